@@ -1,0 +1,77 @@
+"""Our engine as one adapter class for token-mask benchmark runners.
+
+The runner gives ``tok`` (``bytes``: one bytes object per token id, b"" for special ones;
+``special``: ids; ``eos``: an id; ``n``: how many) and calls, in order: ``compile(schema)``, which
+raises where a schema is refused, ``reset()``, and then per token ``mask()``, ``allowed(t)``,
+``commit(t)``; ``accepting()`` at the end. White space is ``flexible``, since the instances come in
+several separator styles.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from grammar import Grammar, Matcher, Vocabulary, compile_json_schema
+
+
+class Tokenizer(Protocol):
+    """What the runner knows of a tokenizer."""
+
+    bytes: list[bytes]
+    special: set[int]
+    eos: int
+    n: int
+
+
+class Gabarito:
+    """The adapter; one instance a process, schemas one after another."""
+
+    whitespace = "flexible"
+
+    def __init__(self, tok: Tokenizer) -> None:
+        self.tok = tok
+        special = {i: f"<{i}>" for i in tok.special}
+        self.vocabulary = Vocabulary(tok.bytes, special, [tok.eos])
+        # The work that a server does once, before its first request.
+        _ = self.vocabulary.trie, self.vocabulary.plain_mask, self.vocabulary.other_trie
+        warm = compile_json_schema({"type": "object"}, self.vocabulary).start()
+        for token in (b"{", b'"', b"a"):
+            warm.mask()
+            warm.advance(self.vocabulary.tokens.index(token))
+        warm.mask()
+        self.grammar: Grammar | None = None
+        self.matcher: Matcher | None = None
+
+    def compile(self, schema: dict[str, Any] | bool) -> None:
+        """Compile strictly: a keyword that can't be enforced is a refusal."""
+        self.matcher = None
+        self.grammar = compile_json_schema(schema, self.vocabulary, whitespace=self.whitespace)
+
+    def reset(self) -> None:
+        """Begin a new text."""
+        assert self.grammar is not None
+        self.matcher = self.grammar.start()
+
+    def mask(self) -> None:
+        """Compute the mask."""
+        assert self.matcher is not None
+        self.matcher.mask()
+
+    def allowed(self, token: int) -> bool:
+        """Whether the mask allows a token."""
+        assert self.matcher is not None
+        return self.matcher.is_allowed(token)
+
+    def commit(self, token: int) -> None:
+        """Take a token."""
+        assert self.matcher is not None
+        self.matcher.advance(token)
+
+    def accepting(self) -> bool:
+        """Whether the text may end here."""
+        assert self.matcher is not None
+        return self.matcher.is_accepting()

@@ -1,0 +1,54 @@
+"""Constrained decoding over a vocabulary: schemas in, token masks out.
+
+    vocabulary = Vocabulary(tokens, special, eos)
+    grammar = compile_json_schema(schema, vocabulary)
+    matcher = grammar.start()
+    while not matcher.is_finished():
+        matcher.advance(pick(matcher.mask()))
+
+A lazily determinised pushdown automaton over bytes, with interned states and memoised masks. Code
+map, in reading order: ``vocabulary`` and ``trie`` (tokens), ``regular`` and ``ecma`` (regular
+languages), ``automaton``, ``content`` and ``strings`` (terminals), ``walk`` (terminals over the
+vocabulary), ``nodes`` and ``containers`` (the grammar and its stacks), ``machine`` (states and
+masks), ``matcher`` (the public face), ``schema`` (the JSON Schema front end), ``cache``.
+
+Not safe to use a ``Matcher`` from two threads at once; everything else is.
+"""
+
+from grammar.cache import CacheResult, CacheStats, GrammarCache, schema_key
+from grammar.errors import (
+    GrammarError,
+    IllegalToken,
+    Issue,
+    NoLegalContinuation,
+    SchemaBudgetError,
+    SchemaError,
+    UnsatisfiableSchemaError,
+    UnsupportedSchemaError,
+)
+from grammar.matcher import Grammar, Matcher, Report
+from grammar.schema.compile import Budget, compile_json_schema
+from grammar.style import WHITESPACE_MODES
+from grammar.vocabulary import Vocabulary
+
+__all__ = [
+    "WHITESPACE_MODES",
+    "Budget",
+    "CacheResult",
+    "CacheStats",
+    "Grammar",
+    "GrammarCache",
+    "GrammarError",
+    "IllegalToken",
+    "Issue",
+    "Matcher",
+    "NoLegalContinuation",
+    "Report",
+    "SchemaBudgetError",
+    "SchemaError",
+    "UnsatisfiableSchemaError",
+    "UnsupportedSchemaError",
+    "Vocabulary",
+    "compile_json_schema",
+    "schema_key",
+]

@@ -1,0 +1,303 @@
+"""Terminals: lazily determinised automata over bytes, trimmed so that no state is a dead end.
+
+A state is an int; what it means is its *key*, a hashable value that the subclass chooses. Keys are
+interned, so equal situations are one state, whichever schema or request reached them. Invariant:
+from every state that exists some accepting state can be reached (``successor`` returns None
+otherwise), so a token that keeps all automata alive can always be continued.
+
+An accepting state carries a *label* (an int >= 0), which tells the grammar which of several
+continuations follows: which property a key named, for instance.
+
+Read next: ``strings.py`` for JSON strings, ``walk.py`` for how a mask comes out of an automaton.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from grammar.regular import Rx
+    from grammar.walk import Walk
+
+DEAD = -1
+UNKNOWN = -2
+NOT_ACCEPTING = -1
+
+
+class Automaton:
+    """Base class: interning, memoised stepping, and the transition table for wide walks.
+
+    Subclasses give ``successor``, ``label`` and ``candidates``; ``representative`` and ``bulk``
+    where states share their masks.
+    """
+
+    def __init__(self) -> None:
+        self._index: dict[Hashable, int] = {}
+        self._keys: list[Any] = []
+        self._rows: list[dict[int, int]] = []
+        self.labels: list[int] = []
+        self._representatives: list[int] = []
+        self._live: dict[int, tuple[int, ...]] = {}
+        self._walks: dict[tuple[int, int], Walk] = {}
+        self._walk_bytes = 0
+        # The table of wide walks: only states that such a walk met have a row in it.
+        self._table_row: dict[int, int] = {}
+        self._row_of: npt.NDArray[np.int32] = np.full(64, -1, dtype=np.int32)
+        self._table: npt.NDArray[np.int32] = np.full((16, 256), UNKNOWN, dtype=np.int32)
+        self._row_label: npt.NDArray[np.int32] = np.full(16, NOT_ACCEPTING, dtype=np.int32)
+
+    # -- what a subclass says -------------------------------------------------------------------
+
+    def successor(self, key: Any, byte: int) -> Hashable | None:
+        """The key after ``byte``, or None where nothing accepted could follow."""
+        raise NotImplementedError
+
+    def label(self, key: Any) -> int:
+        """The label if the key's state accepts, else ``NOT_ACCEPTING``."""
+        raise NotImplementedError
+
+    def candidates(self, key: Any) -> Iterable[int] | None:
+        """A superset of the bytes that may follow, or None where it is wide (most bytes)."""
+        raise NotImplementedError
+
+    def representative(self, key: Any) -> Hashable:
+        """A key whose state has the same mask (counters saturated, for instance)."""
+        return key  # type: ignore[no-any-return]
+
+    def bulk(self, key: Any) -> int | None:
+        """N if every plain token of up to N characters stays inside from here, else None."""
+        return None
+
+    # -- states ---------------------------------------------------------------------------------
+
+    def state(self, key: Hashable) -> int:
+        """The state of a key."""
+        found = self._index.get(key)
+        if found is None:
+            found = len(self._keys)
+            self._index[key] = found
+            self._keys.append(key)
+            self._rows.append({})
+            self.labels.append(self.label(key))
+            self._representatives.append(-1)
+        return found
+
+    def key(self, state: int) -> Any:
+        """The key of a state."""
+        return self._keys[state]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after ``byte``, or ``DEAD``."""
+        row = self._rows[state]
+        found = row.get(byte)
+        if found is None:
+            key = self.successor(self._keys[state], byte)
+            found = DEAD if key is None else self.state(key)
+            row[byte] = found
+        return found
+
+    def live(self, state: int) -> tuple[int, ...]:
+        """The bytes that may follow, ascending."""
+        found = self._live.get(state)
+        if found is None:
+            candidates = self.candidates(self._keys[state])
+            tried = range(256) if candidates is None else sorted(set(candidates))
+            found = tuple(b for b in tried if self.step(state, b) != DEAD)
+            self._live[state] = found
+        return found
+
+    def is_wide(self, state: int) -> bool:
+        """Whether most bytes may follow, so that a vectorised walk pays."""
+        return self.candidates(self._keys[state]) is None
+
+    def representative_of(self, state: int) -> int:
+        """The state whose mask this state shares."""
+        found = self._representatives[state]
+        if found < 0:
+            key = self._keys[state]
+            other = self.representative(key)
+            found = state if other == key else self.state(other)
+            self._representatives[state] = found
+        return found
+
+    # -- vectorised stepping --------------------------------------------------------------------
+
+    def step_many(
+        self, states: npt.NDArray[np.int32], bytes_: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.int32]:
+        """``step`` for arrays: int32[n] and uint8[n] -> int32[n]."""
+        rows = self._table_rows(states)
+        result = self._table[rows, bytes_]
+        unknown = np.flatnonzero(result == UNKNOWN)
+        if len(unknown):
+            pairs = np.unique(states[unknown].astype(np.int64) * 256 + bytes_[unknown])
+            for pair in pairs.tolist():
+                state, byte = divmod(pair, 256)
+                self._table[self._row_of[state], byte] = self.step(state, byte)
+            result = self._table[rows, bytes_]
+        return result
+
+    def labels_of(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Labels of states, int32[n], ``NOT_ACCEPTING`` where a state does not accept."""
+        rows = self._table_rows(states)  # may replace the array that the next line reads
+        return self._row_label[rows]
+
+    def _table_rows(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        if len(self._row_of) < len(self._keys):
+            grown = np.full(2 * len(self._keys), -1, dtype=np.int32)
+            grown[: len(self._row_of)] = self._row_of
+            self._row_of = grown
+        rows = self._row_of[states]
+        if len(rows) and rows.min() < 0:
+            for state in np.unique(states[rows < 0]).tolist():
+                row = len(self._table_row)
+                if row == len(self._table):
+                    more = np.full((row, 256), UNKNOWN, dtype=np.int32)
+                    self._table = np.concatenate([self._table, more])
+                    labels = np.full(row, NOT_ACCEPTING, dtype=np.int32)
+                    self._row_label = np.concatenate([self._row_label, labels])
+                self._table_row[state] = row
+                self._row_of[state] = row
+                self._row_label[row] = self.labels[state]
+            rows = self._row_of[states]
+        return rows
+
+    def memory_bytes(self) -> int:
+        """An estimate of what the automaton and its walks hold, in bytes."""
+        return self._walk_bytes + self._table.nbytes + 400 * len(self._keys)
+
+    def known_walk(self, state: int, node: int) -> Walk | None:
+        """The memoised walk from a state over the tokens below a trie node."""
+        return self._walks.get((state, node))
+
+    def keep_walk(self, state: int, node: int, walk: Walk) -> None:
+        """Memoise a walk."""
+        self._walks[state, node] = walk
+        self._walk_bytes += walk.memory_bytes()
+
+
+class WordTrie:
+    """A set of byte strings as a trie; word ``j`` is found at the node where it ends.
+
+    ``below[node]`` has the ascending indices of the words at or below the node, so that a range of
+    indices can be asked for (the properties from the i-th to the next required one).
+    """
+
+    __slots__ = ("below", "children", "end", "words")
+
+    def __init__(self, words: Sequence[bytes]) -> None:
+        self.words = tuple(words)
+        self.children: list[dict[int, int]] = [{}]
+        self.end: list[int] = [-1]
+        self.below: list[list[int]] = [[]]
+        for j, word in enumerate(words):
+            node = 0
+            self.below[0].append(j)
+            for byte in word:
+                child = self.children[node].get(byte)
+                if child is None:
+                    child = len(self.children)
+                    self.children[node][byte] = child
+                    self.children.append({})
+                    self.end.append(-1)
+                    self.below.append([])
+                node = child
+                self.below[node].append(j)
+            assert self.end[node] < 0, "words must be distinct"
+            self.end[node] = j
+
+    def any_within(self, node: int, low: int, high: int) -> bool:
+        """Whether a word with an index in [low, high] is at or below the node."""
+        below = self.below[node]
+        at = bisect_left(below, low)
+        return at < len(below) and below[at] <= high
+
+
+class Words(Automaton):
+    """``open`` + one word of a trie with an index in a range + ``close``; the label is the index.
+
+    Key: (part, position, low, high), part 0 = in ``open``, 1 = in the trie, 2 + j = in ``close``
+    after word j. Used for literals, enumerations and declared property names.
+    """
+
+    def __init__(self, trie: WordTrie, opening: bytes = b"", closing: bytes = b"") -> None:
+        super().__init__()
+        self.trie = trie
+        self.opening = opening
+        self.closing = closing
+
+    def start(self, low: int = 0, high: int | None = None) -> int:
+        """The state before anything was read, for the words with indices in [low, high]."""
+        last = len(self.trie.words) - 1 if high is None else high
+        assert self.trie.any_within(0, low, last)
+        return self.state((0, 0, low, last) if self.opening else (1, 0, low, last))
+
+    def successor(self, key: tuple[int, int, int, int], byte: int) -> Hashable | None:
+        part, position, low, high = key
+        if part == 0:
+            if self.opening[position] != byte:
+                return None
+            position += 1
+            return (0, position, low, high) if position < len(self.opening) else (1, 0, low, high)
+        if part == 1:
+            child = self.trie.children[position].get(byte)
+            if child is not None and self.trie.any_within(child, low, high):
+                return (1, child, low, high)
+            word = self._word(position, low, high)
+            if word < 0 or not self.closing or self.closing[0] != byte:
+                return None
+            return (2 + word, 1, 0, 0)
+        if position < len(self.closing) and self.closing[position] == byte:
+            return (part, position + 1, 0, 0)
+        return None
+
+    def _word(self, node: int, low: int, high: int) -> int:
+        word = self.trie.end[node]
+        return word if low <= word <= high else -1
+
+    def label(self, key: tuple[int, int, int, int]) -> int:
+        part, position, low, high = key
+        if part == 1 and not self.closing:
+            return self._word(position, low, high)
+        if part >= 2 and position == len(self.closing):
+            return part - 2
+        return NOT_ACCEPTING
+
+    def candidates(self, key: tuple[int, int, int, int]) -> Iterable[int]:
+        part, position, _, _ = key
+        if part == 0:
+            return self.opening[position : position + 1]
+        if part == 1:
+            return [*self.trie.children[position], *self.closing[:1]]
+        return self.closing[position : position + 1]
+
+
+class RegularAscii(Automaton):
+    """Regular languages over ASCII characters, one byte each: numbers and white space.
+
+    The key is the derivative that remains, so all languages of one builder share this automaton.
+    """
+
+    def start(self, language: Rx) -> int:
+        """The state before anything was read. The language must not be empty."""
+        return self.state(language)
+
+    def successor(self, key: Rx, byte: int) -> Rx | None:
+        for low, high, target in key.transitions():
+            if low <= byte <= high:
+                return target
+        return None
+
+    def label(self, key: Rx) -> int:
+        return 0 if key.nullable else NOT_ACCEPTING
+
+    def candidates(self, key: Rx) -> Iterable[int]:
+        return [b for low, high, _ in key.transitions() for b in range(low, min(high, 127) + 1)]

@@ -1,0 +1,143 @@
+"""What may stand between the quotes of a JSON string, in characters (no encoding here).
+
+``strings.py`` lifts this to bytes. A language is a state of a deterministic automaton over
+characters: a regular expression's derivative (``regular.py``), or ``Excluding`` for "any text but
+these words", which needs no regular expression and says of itself what others must be searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+MAX_SCALAR = 0x10FFFF
+MAX_PROFILED_STATES = 1024
+
+
+class Language(Protocol):
+    """A state of a character automaton; states are compared by identity or by structure."""
+
+    @property
+    def nullable(self) -> bool: ...
+    def transitions(self) -> Sequence[tuple[int, int, Language]]: ...
+    def is_universal(self) -> bool: ...
+    def is_empty(self) -> bool: ...
+    def min_length(self) -> int: ...
+
+
+class Profile(NamedTuple):
+    """Of all states of a language: is no character ever illegal (every string begins a word), and
+    how many characters lead to a word from the worst state (None: too many states to tell)."""
+
+    total: bool
+    detour: int | None
+
+
+class Content(NamedTuple):
+    """What may still stand between the quotes; lengths are in characters (code points)."""
+
+    language: Language | None
+    least: int
+    most: int | None
+
+
+class Profiles:
+    """Profiles of languages, each found once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Language, Profile] = {}
+
+    def of(self, language: Language) -> Profile:
+        """What all states of a language have in common; found once, by looking at all of them."""
+        if isinstance(language, Excluding):
+            return language.profile
+        found = self._found.get(language)
+        if found is None:
+            states: list[Language] = [language]
+            seen = {language}
+            total = True
+            for state in states:
+                if len(states) > MAX_PROFILED_STATES:
+                    break
+                total = total and _covers_all(state)
+                fresh = {target for _, _, target in state.transitions()} - seen
+                seen |= fresh
+                states.extend(fresh)
+            if len(states) > MAX_PROFILED_STATES:
+                found = Profile(total=False, detour=None)
+            else:
+                found = Profile(total, max(state.min_length() for state in states))
+            for state in states:
+                self._found.setdefault(state, found)
+        return found
+
+
+def _covers_all(language: Language) -> bool:
+    expected = 0
+    for low, high, _ in language.transitions():
+        if low != expected:
+            return False
+        expected = 0xE000 if high == 0xD7FF else high + 1
+    return expected == MAX_SCALAR + 1
+
+
+class Excluding:
+    """All strings but some words: the undeclared keys of an object. One node of the words' trie."""
+
+    __slots__ = ("_children", "nullable")
+
+    def __init__(self, words: Iterable[str]) -> None:
+        rest: dict[str, list[str]] = {}
+        self.nullable = True
+        for word in words:
+            if word:
+                rest.setdefault(word[0], []).append(word[1:])
+            else:
+                self.nullable = False
+        # Deep tries of long names are made without recursion on the way down: children on touch.
+        self._children: dict[str, list[str] | Excluding] = dict(rest)
+
+    def _child(self, char: str) -> Excluding:
+        child = self._children[char]
+        if isinstance(child, list):
+            child = self._children[char] = Excluding(child)
+        return child
+
+    def transitions(self) -> tuple[tuple[int, int, Language], ...]:
+        """Every character may follow; only a declared name's next one is still of interest."""
+        result: list[tuple[int, int, Language]] = []
+        at = 0
+        for char in sorted(self._children):
+            code = ord(char)
+            result.extend((low, high, ANYTHING) for low, high in _scalars(at, code - 1))
+            result.append((code, code, self._child(char)))
+            at = code + 1
+        result.extend((low, high, ANYTHING) for low, high in _scalars(at, MAX_SCALAR))
+        return tuple(result)
+
+    def is_universal(self) -> bool:
+        """Whether no word is left to exclude."""
+        return self.nullable and not self._children
+
+    def is_empty(self) -> bool:
+        """Never: some string is always left."""
+        return False
+
+    def min_length(self) -> int:
+        """Characters of the shortest string."""
+        return 0 if self.nullable else 1
+
+    @property
+    def profile(self) -> Profile:
+        """Known without looking: no character is ever illegal, and one more always suffices."""
+        return Profile(total=True, detour=1)
+
+
+ANYTHING = Excluding(())
+
+
+def _scalars(low: int, high: int) -> Iterable[tuple[int, int]]:
+    """[low, high] without the surrogates, which are no characters."""
+    for start, stop in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high)):
+        if start <= stop:
+            yield start, stop

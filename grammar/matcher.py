@@ -1,0 +1,185 @@
+"""Grammar and Matcher: the public face of a compiled grammar.
+
+A ``Grammar`` is immutable to its users and shared by any number of requests; a ``Matcher`` is one
+request's place in it. Several threads may use matchers of one grammar at once: what is memoised is
+read without a lock, what is new is made under the workspace's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar.errors import IllegalToken, Issue, NoLegalContinuation
+from grammar.machine import Machine, State
+from grammar.nodes import Node
+from grammar.style import Style
+from grammar.vocabulary import Vocabulary
+from grammar.walk import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a grammar enforces.
+
+    ``enforced``: keywords met and enforced exactly, or under a bound stated in ``bounds``.
+    ``unenforced``: what was left out (only when compiled with ``strict=False``).
+    ``bounds``: narrower than the schema, each with its reason; never wider.
+    """
+
+    enforced: tuple[str, ...] = ()
+    unenforced: tuple[Issue, ...] = ()
+    bounds: tuple[str, ...] = ()
+
+
+class Grammar:
+    """A compiled grammar on one vocabulary."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        rules: Sequence[Node],
+        root: int,
+        styles: Sequence[Style],
+        report: Report,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.report = report
+        with vocabulary.workspace.lock:
+            self._machine = Machine(vocabulary, rules, root, styles)
+
+    def start(self) -> Matcher:
+        """A matcher before the first token."""
+        return Matcher(self._machine, [self._machine.start])
+
+    def memory_bytes(self) -> int:
+        """An estimate of the memory this grammar holds by itself, in bytes."""
+        return self._machine.memory_bytes() + 2048 * len(self._machine.context.rules)
+
+    @property
+    def states(self) -> int:
+        """States met so far."""
+        return len(self._machine)
+
+
+class Matcher:
+    """One request's place in a grammar: mask, advance, roll back."""
+
+    __slots__ = ("_finished", "_machine", "_path", "_vocabulary")
+
+    def __init__(self, machine: Machine, path: list[State], finished: int = 0) -> None:
+        self._machine = machine
+        self._vocabulary = machine.vocabulary
+        self._path = path  # the state after each advanced token; the first is the start
+        self._finished = finished  # how many end-of-sequence tokens were advanced, at the end
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that token ids refer to."""
+        return self._vocabulary
+
+    def mask(self) -> Mask:
+        """The legal tokens: uint32[ceil(V/32)], bit ``i`` of word ``w`` is token ``32*w + i``.
+
+        The array is shared and read-only. After the end nothing is legal and the mask is empty.
+
+        Raises:
+            NoLegalContinuation: nothing may follow although the text is not complete, because the
+                vocabulary lacks a byte that the grammar needs.
+        """
+        state = self._path[-1]
+        if self._finished:
+            empty = np.zeros(self._vocabulary.mask_words, dtype=np.uint32)
+            empty.flags.writeable = False
+            return empty
+        mask = state.mask
+        if mask is None:
+            with self._vocabulary.workspace.lock:
+                mask = state.mask if state.mask is not None else self._machine.fill_mask(state)
+        if state.ids is not None and not len(state.ids):
+            raise NoLegalContinuation(self.describe())
+        return mask
+
+    def legal_ids(self) -> npt.NDArray[np.int32] | None:
+        """The legal token ids, ascending, if they are few (up to some hundreds), else None."""
+        if self._finished:
+            return np.zeros(0, dtype=np.int32)
+        self.mask()
+        return self._path[-1].ids
+
+    def is_allowed(self, token: int) -> bool:
+        """Whether the token is legal now; ids outside the vocabulary are not."""
+        if not 0 <= token < self._vocabulary.size or self._finished:
+            return False
+        state = self._path[-1]
+        if state.mask is not None:
+            return bool(int(state.mask[token >> 5]) >> (token & 31) & 1)
+        return self._next(state, token) is not None
+
+    def _next(self, state: State, token: int) -> State | None:
+        if token in self._vocabulary.eos:
+            return state if state.accepts else None
+        text = self._vocabulary.tokens[token]
+        if not text:
+            return None
+        with self._vocabulary.workspace.lock:
+            return self._machine.run(state, text)
+
+    def advance(self, token: int) -> None:
+        """Take one token.
+
+        Raises:
+            IllegalToken: it is not legal here; the matcher is unchanged.
+        """
+        state = self._path[-1]
+        after = state.edges.get(token)
+        if after is None or self._finished:
+            after = self._next(state, token) if self.is_allowed(token) else None
+            if after is None:
+                raise IllegalToken(f"token {token} is not legal: {self.describe()}")
+            if token in self._vocabulary.eos:
+                self._finished = 1
+                self._path.append(after)
+                return
+            state.edges[token] = after
+        self._path.append(after)
+
+    def is_accepting(self) -> bool:
+        """Whether the text so far is complete; exactly then end-of-sequence tokens are legal."""
+        return not self._finished and self._path[-1].accepts
+
+    def is_finished(self) -> bool:
+        """Whether an end-of-sequence token was advanced."""
+        return bool(self._finished)
+
+    def forced_bytes(self) -> bytes:
+        """The bytes that every legal continuation begins with; empty if there is a choice."""
+        if self._finished:
+            return b""
+        with self._vocabulary.workspace.lock:
+            return self._machine.forced(self._path[-1])
+
+    def rollback(self, count: int) -> None:
+        """Undo the last ``count`` tokens.
+
+        Raises:
+            ValueError: fewer tokens were advanced.
+        """
+        if not 0 <= count < len(self._path):
+            raise ValueError(f"can't undo {count} of {len(self._path) - 1} tokens")
+        if count:
+            del self._path[-count:]
+            self._finished = 0
+
+    def copy(self) -> Matcher:
+        """An independent matcher at the same place."""
+        return Matcher(self._machine, list(self._path), self._finished)
+
+    def describe(self) -> str:
+        """Where the grammar stands, in words, for error messages."""
+        if self._finished:
+            return "the text has ended"
+        return self._machine.describe(self._path[-1])

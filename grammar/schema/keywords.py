@@ -1,0 +1,158 @@
+"""What each keyword is to this compiler, and checked access to keyword values.
+
+Every keyword of drafts 4 to 2020-12 is in exactly one of the sets below; a keyword in none of them
+is no JSON Schema keyword, is ignored as the specification says, and is listed in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grammar.errors import SchemaError
+
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+ANNOTATIONS = frozenset(
+    {
+        "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment",
+        "$defs", "definitions", "$vocabulary", "title", "description", "default", "examples",
+        "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentSchema",
+    }
+)  # fmt: skip
+"""They assert nothing about an instance (2020-12: Core 8, Validation 8.3 to 9)."""
+
+COMBINATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type", "nullable"})
+BY_TYPE: Mapping[str, frozenset[str]] = {
+    "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
+    "number": frozenset(
+        {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+    ),
+    "array": frozenset({"items", "prefixItems", "additionalItems", "minItems", "maxItems"}),
+    "object": frozenset(
+        {
+            "properties",
+            "required",
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+        }
+    ),
+}
+"""Enforced while generating, exactly or under a stated bound, for instances of that type."""
+
+UNSUPPORTED_BY_TYPE: Mapping[str, Mapping[str, str]] = {
+    "string": {"contentEncoding": "the encoding of a string's content is not enforced"},
+    "array": {
+        "uniqueItems": "items are not compared with each other while generating",
+        "contains": "items are not counted by what they match while generating",
+        "minContains": "items are not counted by what they match while generating",
+        "maxContains": "items are not counted by what they match while generating",
+        "unevaluatedItems": "which items were evaluated elsewhere is not tracked",
+    },
+    "object": {
+        "minProperties": "properties are not counted while generating",
+        "maxProperties": "properties are not counted while generating",
+        "dependentRequired": "which other properties are there is not tracked",
+        "dependentSchemas": "which other properties are there is not tracked",
+        "dependencies": "which other properties are there is not tracked",
+        "unevaluatedProperties": "which properties were evaluated elsewhere is not tracked",
+    },
+}
+UNSUPPORTED: Mapping[str, str] = {
+    "not": "the complement of a schema is not built",
+    "if": "conditions are not turned into alternatives",
+    "$dynamicRef": "dynamic scopes are not followed",
+    "$recursiveRef": "dynamic scopes are not followed",
+}
+IDLE_ALONE = frozenset({"then", "else"})
+"""They only mean something beside ``if``, which is reported."""
+
+KNOWN = (
+    ANNOTATIONS
+    | COMBINATORS
+    | IDLE_ALONE
+    | frozenset(UNSUPPORTED)
+    | frozenset().union(*BY_TYPE.values())
+    | frozenset().union(*(frozenset(m) for m in UNSUPPORTED_BY_TYPE.values()))
+)
+
+
+def fault(keyword: str, pointer: str, message: str) -> SchemaError:
+    """The error for a keyword whose value is not what JSON Schema says."""
+    return SchemaError(message, pointer=pointer, keyword=keyword)
+
+
+def count(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | None:
+    """A non-negative integer, also where it is written ``2.0``; None if absent."""
+    value = schema.get(keyword)
+    if value is None and keyword not in schema:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise fault(keyword, pointer, f"must be a non-negative integer, not {value!r}")
+    return value
+
+
+def number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float | None:
+    """A finite number; None if absent."""
+    value = schema.get(keyword)
+    if value is None and keyword not in schema:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value - value != 0:
+        raise fault(keyword, pointer, f"must be a finite number, not {value!r}")
+    return value
+
+
+def string(schema: Mapping[str, Any], keyword: str, pointer: str) -> str | None:
+    """A string; None if absent."""
+    value = schema.get(keyword)
+    if value is None and keyword not in schema:
+        return None
+    if not isinstance(value, str):
+        raise fault(keyword, pointer, f"must be a string, not {value!r}")
+    return value
+
+
+def names(schema: Mapping[str, Any], keyword: str, pointer: str) -> tuple[str, ...]:
+    """A list of strings; empty if absent (or draft 3's boolean ``required``)."""
+    value = schema.get(keyword, [])
+    if keyword == "required" and isinstance(value, bool):
+        raise fault(keyword, pointer, "must be a list of property names (as from draft 4 on)")
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise fault(keyword, pointer, f"must be a list of strings, not {value!r:.80}")
+    return tuple(dict.fromkeys(value))
+
+
+def mapping(schema: Mapping[str, Any], keyword: str, pointer: str) -> Mapping[str, Any]:
+    """An object; empty if absent."""
+    value = schema.get(keyword, {})
+    if not isinstance(value, dict):
+        raise fault(keyword, pointer, f"must be an object, not {value!r:.80}")
+    return value
+
+
+def schemas(schema: Mapping[str, Any], keyword: str, pointer: str) -> int:
+    """The length of a non-empty list of schemas; 0 if absent."""
+    if keyword not in schema:
+        return 0
+    value = schema[keyword]
+    if not isinstance(value, list) or not value:
+        raise fault(keyword, pointer, f"must be a non-empty list of schemas, not {value!r:.80}")
+    return len(value)
+
+
+def types(schema: Mapping[str, Any], pointer: str) -> frozenset[str] | None:
+    """The types that ``type`` allows, with ``nullable``; None if absent."""
+    if "type" not in schema:
+        return None
+    value = schema["type"]
+    listed = value if isinstance(value, list) else [value]
+    if not listed or any(t not in TYPES for t in listed if isinstance(t, str)):
+        raise fault("type", pointer, f"must be one of {', '.join(TYPES)}, or some of them")
+    if not all(isinstance(t, str) for t in listed):
+        raise fault("type", pointer, f"must be one of {', '.join(TYPES)}, or some of them")
+    if schema.get("nullable") is True:
+        listed = [*listed, "null"]
+    return frozenset(listed)

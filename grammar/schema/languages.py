@@ -1,0 +1,203 @@
+"""The regular languages of a schema's strings, keys and numbers, made once per workspace.
+
+Patterns, formats and bounds are shared by their text: two schemas with the same ``pattern`` use the
+same automaton, and every mask that was ever computed of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from grammar.content import Content
+from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_search
+from grammar.errors import Issue, SchemaBudgetError
+from grammar.formats import format_language
+from grammar.numbers import integer_language, multiple_of_integer, number_language
+from grammar.regular import RegexBudgetError, Rx
+from grammar.schema import keywords as kw
+from grammar.schema.bounds import Bounds
+from grammar.schema.flatten import Conjunction
+from grammar.workspace import Workspace
+
+if TYPE_CHECKING:
+    from grammar.schema.merge import Merger
+
+REFUSED_FORMATS = frozenset({"regex"})
+"""Formats that JSON Schema defines and that are no regular language we have."""
+
+
+class Languages:
+    """Languages over one workspace; the caller holds its lock.
+
+    Args:
+        workspace: where languages are kept.
+        report: called with every issue met.
+        note: called with every bound that is narrower than the schema.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        document_schema: Callable[[str], Any],
+        report: Callable[[Issue], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self.builder = workspace.builder
+        self._kept = workspace.languages
+        self._schema = document_schema
+        self._report = report
+        self._note = note
+
+    def _keep(self, key: Hashable, make: Callable[[], Rx]) -> Rx:
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = make()
+        assert isinstance(found, Rx)
+        return found
+
+    # -- strings --------------------------------------------------------------------------------
+
+    def _pattern(self, pattern: Any, pointer: str, keyword: str) -> Rx | None:
+        if not isinstance(pattern, str):
+            raise kw.fault(keyword, pointer, "must be a string")
+        try:
+            return self._keep(("pattern", pattern), lambda: parse_search(self.builder, pattern))
+        except RegexSyntaxError as error:
+            raise kw.fault(keyword, pointer, f"no regular expression: {error}") from None
+        except RegexUnsupportedError as error:
+            self._report(Issue(keyword, pointer, str(error)))
+        except RegexBudgetError as error:
+            raise SchemaBudgetError(str(error), pointer=pointer, keyword=keyword) from None
+        return None
+
+    def of_string(self, schema: Mapping[str, Any], pointer: str) -> list[Rx]:
+        """The languages of ``pattern`` and ``format``; what can't be had is reported."""
+        result = []
+        if "pattern" in schema:
+            language = self._pattern(schema["pattern"], pointer, "pattern")
+            result += [] if language is None else [language]
+        name = kw.string(schema, "format", pointer)
+        if name is not None:
+            language = self._format(name, pointer)
+            result += [] if language is None else [language]
+        return result
+
+    def _format(self, name: str, pointer: str) -> Rx | None:
+        key = ("format", name)
+        if key not in self._kept:
+            language = format_language(self.builder, name)
+            if language is None:
+                if name in REFUSED_FORMATS:
+                    self._report(Issue("format", pointer, f"{name!r} is not enforced"))
+                else:
+                    self._note(f"format {name!r} is not one that JSON Schema defines: ignored")
+                return None
+            self._kept[key] = language
+        return self._keep(key, lambda: self.builder.empty)
+
+    def content(self, parts: list[Rx], least: int, most: int | None) -> Content | None:
+        """What a string may hold, or None if nothing fits."""
+        if most is not None and least > most:
+            return None
+        if not parts:
+            return Content(None, least, most)
+        try:
+            language = self.builder.intersect(*parts)
+            if language.is_empty():
+                return None
+            if language.is_universal():
+                return Content(None, least, most)
+            bounded = least > 0 or most is not None
+            if bounded and not self.builder.length_window_nonempty(language, least, most):
+                return None
+        except RegexBudgetError as error:
+            raise SchemaBudgetError(str(error), keyword="pattern") from None
+        return Content(language, least, most)
+
+    def matches(self, pointer: str, text: str) -> bool:
+        """Whether a constant satisfies one schema object's ``pattern`` and ``format``."""
+        schema = self._schema(pointer)
+        return all(language.matches(text) for language in self.of_string(schema, pointer))
+
+    # -- keys -----------------------------------------------------------------------------------
+
+    def key_pattern(self, pattern: str, pointer: str) -> Rx:
+        """The language of a pattern of ``patternProperties``; everything, if that is reported."""
+        language = self._pattern(pattern, pointer, "patternProperties")
+        return self.builder.star(self.builder.any_char) if language is None else language
+
+    def key_matches(self, pattern: str, pointer: str, key: str) -> bool:
+        """Whether a key matches a pattern of ``patternProperties``."""
+        return self.key_pattern(pattern, pointer).matches(key)
+
+    def of_keys(self, merger: Merger, conjunction: Conjunction) -> Rx:
+        """The strings that a conjunction (of ``propertyNames``) accepts."""
+        from grammar.schema.merge import StringSpec, WordsSpec
+
+        builder = self.builder
+        parts: list[Rx] = []
+        for alternative in merger.conjunction(conjunction):
+            for spec in merger.specs(alternative):
+                if isinstance(spec, StringSpec):
+                    language, least, most = spec.content
+                    any_char = builder.any_char
+                    own = builder.repeat(any_char, least, most)
+                    if language is not None:
+                        assert isinstance(language, Rx)
+                        own = builder.intersect(own, language)
+                    parts.append(own)
+                elif isinstance(spec, WordsSpec):
+                    import json
+
+                    values = [json.loads(text) for text in spec.texts]
+                    parts.append(builder.literals([v for v in values if isinstance(v, str)]))
+        return builder.union(*parts) if parts else builder.empty
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def number(self, bounds: Bounds, integer: bool, divided: str) -> Rx | None:
+        """The numbers within bounds, as JSON texts; None if there are none.
+
+        ``divided`` is the pointer of the schema object that says ``multipleOf``, for reports.
+        """
+        if bounds.is_empty():
+            return None
+        divisors = bounds.divisors
+        if any(d.denominator != 1 for d in divisors) or (divisors and not integer):
+            whole = all(d.denominator == 1 for d in divisors)
+            if whole:
+                integer = True  # a multiple of an integer is one
+            else:
+                reason = "only integer divisors are enforced"
+                self._report(Issue("multipleOf", divided, reason))
+                divisors = tuple(d for d in divisors if d.denominator == 1)
+        if divisors:
+            integer = True
+        try:
+            language = self._keep(
+                ("number", bounds, integer), lambda: self._number(bounds, integer)
+            )
+            if divisors:
+                multiples = [
+                    self._keep(
+                        ("multiple", d.numerator),
+                        lambda d=d: multiple_of_integer(self.builder, d.numerator),  # type: ignore[misc]
+                    )
+                    for d in divisors
+                ]
+                language = self.builder.intersect(language, *multiples)
+            return None if language.is_empty() else language
+        except RegexBudgetError as error:
+            raise SchemaBudgetError(str(error), keyword="multipleOf") from None
+
+    def _number(self, bounds: Bounds, integer: bool) -> Rx:
+        if integer:
+            return integer_language(self.builder, *bounds.integers())
+        return number_language(
+            self.builder,
+            minimum=None if bounds.open_minimum else bounds.minimum,
+            maximum=None if bounds.open_maximum else bounds.maximum,
+            exclusive_minimum=bounds.minimum if bounds.open_minimum else None,
+            exclusive_maximum=bounds.maximum if bounds.open_maximum else None,
+        )

@@ -1,0 +1,167 @@
+"""Constants against schemas: does a value from ``enum`` or ``const`` satisfy the rest?
+
+A small exact evaluator for the keywords that this compiler enforces (Validation, 2020-12), used
+to filter the finite values of a conjunction, and to compare values as JSON Schema does (1 = 1.0,
+but 1 != true). Keywords that are reported as not enforced count as satisfied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from grammar.schema import keywords as kw
+from grammar.schema.bounds import bounds_of, exact
+from grammar.schema.document import Document, join
+from grammar.schema.places import extra_place, item_places
+
+
+def equal(left: Any, right: Any) -> bool:
+    """JSON Schema equality (Core, 4.2.2): numbers by value, booleans apart from numbers."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
+    return bool(left == right)
+
+
+def key_of(value: Any) -> str:
+    """A text that is the same for equal values, for finding duplicates."""
+
+    def plain(v: Any) -> Any:
+        if isinstance(v, float) and v.is_integer():
+            return int(v)
+        if isinstance(v, list):
+            return [plain(i) for i in v]
+        if isinstance(v, dict):
+            return {k: plain(i) for k, i in v.items()}
+        return v
+
+    return json.dumps(plain(value), sort_keys=True)
+
+
+def type_of(value: Any) -> frozenset[str]:
+    """The JSON Schema types that a value has (1.0 is an integer too)."""
+    if value is None:
+        return frozenset({"null"})
+    if isinstance(value, bool):
+        return frozenset({"boolean"})
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return frozenset({"integer", "number"})
+    if isinstance(value, float):
+        return frozenset({"number"})
+    if isinstance(value, str):
+        return frozenset({"string"})
+    return frozenset({"array" if isinstance(value, list) else "object"})
+
+
+class Evaluator:
+    """Evaluates values against subschemas of a document.
+
+    ``string_matches(pointer, text)`` decides ``pattern`` and ``format`` of one schema object, and
+    ``key_matches(pattern, pointer, key)`` the patterns of ``patternProperties``.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        string_matches: Callable[[str, str], bool],
+        key_matches: Callable[[str, str, str], bool],
+    ) -> None:
+        self._document = document
+        self._string_matches = string_matches
+        self._key_matches = key_matches
+
+    def holds(self, pointer: str, value: Any) -> bool:
+        """Whether the subschema accepts the value, combinators included."""
+        schema = self._document.schema(pointer)
+        if isinstance(schema, bool):
+            return schema
+        if "$ref" in schema:
+            if not self.holds(self._document.resolve(schema["$ref"], pointer), value):
+                return False
+            if self._document.ref_alone:
+                return True
+        branches = {
+            keyword: [
+                self.holds(join(pointer, keyword, i), value)
+                for i in range(kw.schemas(schema, keyword, pointer))
+            ]
+            for keyword in ("allOf", "anyOf", "oneOf")
+            if keyword in schema
+        }
+        if not all(branches.get("allOf", [True])) or not any(branches.get("anyOf", [True])):
+            return False
+        if "oneOf" in branches and sum(branches["oneOf"]) != 1:
+            return False
+        return self.holds_locally(pointer, value)
+
+    def holds_locally(self, pointer: str, value: Any) -> bool:
+        """The same without the combinators of this schema object itself."""
+        schema = self._document.schema(pointer)
+        if isinstance(schema, bool):
+            return schema
+        types = kw.types(schema, pointer)
+        if types is not None and not types & type_of(value):
+            return False
+        if "const" in schema and not equal(schema["const"], value):
+            return False
+        if "enum" in schema and not any(equal(v, value) for v in schema["enum"]):
+            return False
+        if isinstance(value, str):
+            return self._string(schema, pointer, value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return self._number(schema, pointer, exact(value))
+        if isinstance(value, list):
+            return self._array(schema, pointer, value)
+        return not isinstance(value, dict) or self._object(schema, pointer, value)
+
+    def _string(self, schema: dict[str, Any], pointer: str, value: str) -> bool:
+        least, most = (kw.count(schema, k, pointer) for k in ("minLength", "maxLength"))
+        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+            return False
+        return self._string_matches(pointer, value)
+
+    @staticmethod
+    def _number(schema: dict[str, Any], pointer: str, value: Fraction) -> bool:
+        return bounds_of(schema, pointer).contains(value)
+
+    def _array(self, schema: dict[str, Any], pointer: str, value: list[Any]) -> bool:
+        least, most = (kw.count(schema, k, pointer) for k in ("minItems", "maxItems"))
+        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+            return False
+        prefix, rest = item_places(schema, pointer)
+        places = [*prefix, *([rest] * len(value))]
+        return all(p is None or self.holds(p, v) for p, v in zip(places, value, strict=False))
+
+    def _object(self, schema: dict[str, Any], pointer: str, value: dict[str, Any]) -> bool:
+        if any(name not in value for name in kw.names(schema, "required", pointer)):
+            return False
+        declared = kw.mapping(schema, "properties", pointer)
+        patterns = kw.mapping(schema, "patternProperties", pointer)
+        for name, item in value.items():
+            places = [join(pointer, "properties", name)] if name in declared else []
+            places += [
+                join(pointer, "patternProperties", pattern)
+                for pattern in patterns
+                if self._key_matches(pattern, pointer, name)
+            ]
+            extra = extra_place(schema, pointer)
+            if not places and extra is not None:
+                places = [extra]
+            named = "propertyNames" not in schema or self.holds(
+                join(pointer, "propertyNames"), name
+            )
+            if not named:
+                return False
+            if not all(self.holds(place, item) for place in places):
+                return False
+        return True

@@ -1,0 +1,160 @@
+"""A model's vocabulary as the grammar engine sees it: byte strings, special ids, end ids.
+
+Invariant: a special token has no bytes here. It never stands for its text, so a delimiter such as
+``<|im_end|>`` can't appear inside a string by one token, whatever the mask of that string says.
+
+Per vocabulary and shared by every grammar on it: the byte trie (kept on disk under the
+fingerprint, if a directory is given), the *plain* tokens that may stand anywhere in a JSON string
+(no quote, backslash or control byte; whole UTF-8 characters only), and the trie of the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar.trie import TokenTrie
+from grammar.workspace import Workspace
+
+_TRIE_FORMAT = 1
+
+
+class Vocabulary:
+    """An immutable vocabulary of V tokens.
+
+    Args:
+        tokens: the bytes of every token, in id order; what stands for a special id is ignored.
+        special: id -> text of control tokens; they are never matched by their text.
+        eos: ids that end a generation; they are treated as special too.
+        trie_dir: where the byte trie is kept between runs; None keeps it in memory only.
+
+    Raises:
+        ValueError: an id is out of range, or there is no end-of-sequence id.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes],
+        special: Mapping[int, str],
+        eos: Collection[int],
+        *,
+        trie_dir: Path | None = None,
+    ) -> None:
+        if not eos:
+            raise ValueError("a vocabulary needs at least one end-of-sequence token")
+        for token in (*special, *eos):
+            if not 0 <= token < len(tokens):
+                raise ValueError(f"token id {token} is outside the vocabulary of {len(tokens)}")
+        hidden = set(special) | set(eos)
+        self.tokens: tuple[bytes, ...] = tuple(
+            b"" if i in hidden else bytes(t) for i, t in enumerate(tokens)
+        )
+        self.special: Mapping[int, str] = dict(special)
+        self.eos: frozenset[int] = frozenset(eos)
+        self._trie_dir = trie_dir
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {self.size} tokens, {self.fingerprint[:12]}>"
+
+    @property
+    def size(self) -> int:
+        """V, the number of token ids."""
+        return len(self.tokens)
+
+    @property
+    def mask_words(self) -> int:
+        """Length of a packed mask in 32-bit words: ceil(V / 32)."""
+        return (self.size + 31) // 32
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over every token's bytes, the special ids and the end ids."""
+        digest = hashlib.sha256(struct.pack("<II", _TRIE_FORMAT, self.size))
+        digest.update(struct.pack(f"<{self.size}I", *map(len, self.tokens)))
+        digest.update(b"".join(self.tokens))
+        for token, text in sorted(self.special.items()):
+            digest.update(struct.pack("<I", token) + text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(b"eos" + struct.pack(f"<{len(self.eos)}I", *sorted(self.eos)))
+        return digest.hexdigest()
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token; a counter above it can't run out within one token."""
+        return max(map(len, self.tokens))
+
+    @cached_property
+    def trie(self) -> TokenTrie:
+        """The byte trie of all ordinary tokens, read from ``trie_dir`` where it is there."""
+        path = self._trie_dir / f"trie-{self.fingerprint[:32]}.npz" if self._trie_dir else None
+        if path is not None and path.exists():
+            try:
+                with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                    return TokenTrie({name: stored[name] for name in TokenTrie.ARRAYS})
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                pass  # a damaged file is rebuilt below and replaced
+        trie = TokenTrie.build(self.tokens, range(self.size))
+        if path is not None:
+            _store(path, trie.arrays())
+        return trie
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """The terminals that all grammars on this vocabulary share."""
+        return Workspace(self)
+
+    @cached_property
+    def plain_lengths(self) -> npt.NDArray[np.int32]:
+        """int32[V]: the token's length in characters if it is plain, else 0.
+
+        A plain token can stand anywhere in the body of a JSON string (RFC 8259, section 7).
+        """
+        lengths = np.zeros(self.size, dtype=np.int32)
+        for i, token in enumerate(self.tokens):
+            if not token or min(token) < 0x20 or b'"' in token or b"\\" in token:
+                continue
+            try:
+                lengths[i] = len(token) if token.isascii() else len(token.decode())
+            except UnicodeDecodeError:
+                continue
+        return lengths
+
+    @cached_property
+    def plain_mask(self) -> npt.NDArray[np.uint32]:
+        """uint32[ceil(V/32)]: the plain tokens."""
+        return pack_bool(self.plain_lengths > 0)
+
+    @cached_property
+    def other_trie(self) -> TokenTrie:
+        """The byte trie of the ordinary tokens that are not plain."""
+        return TokenTrie.build(self.tokens, np.flatnonzero(self.plain_lengths == 0).tolist())
+
+
+def pack_bool(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """bool[V] -> uint32[ceil(V/32)], bit ``i`` of word ``w`` being token ``32*w + i``."""
+    padded = np.zeros((len(flags) + 31) // 32 * 32, dtype=bool)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32, copy=False)
+
+
+def _store(path: Path, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
+    """Write atomically; a directory that can't be written only costs the next start some time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub wants one dtype
+            os.replace(name, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
