@@ -1,0 +1,179 @@
+"""Real schemas and the official suites, where that optional data is there.
+
+Never an invalid instance accepted. A valid one is accepted when its keys stand in schema order;
+where they don't, some order of its keys must be. What can't be enforced is refused by name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grammar import Matcher, SchemaError, UnsatisfiableSchemaError, UnsupportedSchemaError
+from tests.grammar_support import accepts, compiled, feed
+
+# Where a language is narrower than the suite by a stated bound: formats (leap seconds, quoted
+# e-mail names, A-labels, lower-case "t" and "z", ...), and 1.0 where an integer is meant.
+NARROWER = ("format", "optional/format", "const", "enum", "type", "vocabulary")
+
+
+def lines(path: Path) -> Iterator[Any]:
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    with opened as file:
+        for line in file:
+            if line.strip():
+                yield json.loads(line)
+
+
+def in_some_order(matcher: Matcher, value: Any, fuel: list[int]) -> Iterator[Matcher]:
+    """Matchers after the value in compact form, for every order of object keys that is legal."""
+    fuel[0] -= 1
+    if fuel[0] < 0:
+        return
+    if isinstance(value, dict):
+        yield from _object(matcher, value, "{", fuel)
+    elif isinstance(value, list):
+        yield from _array(matcher, value, "[", fuel)
+    else:
+        after = matcher.copy()
+        if feed(after, json.dumps(value, ensure_ascii=False)):
+            yield after
+
+
+def _object(matcher: Matcher, left: dict[str, Any], before: str, fuel: list[int]) -> Iterator[Any]:
+    if not left:
+        after = matcher.copy()
+        if feed(after, "{}" if before == "{" else "}"):
+            yield after
+        return
+    for name in left:
+        after = matcher.copy()
+        if feed(after, before + json.dumps(name, ensure_ascii=False) + ":"):
+            rest = {k: v for k, v in left.items() if k != name}
+            for done in in_some_order(after, left[name], fuel):
+                yield from _object(done, rest, ",", fuel)
+
+
+def _array(matcher: Matcher, left: list[Any], before: str, fuel: list[int]) -> Iterator[Any]:
+    after = matcher.copy()
+    if not left:
+        if feed(after, "[]" if before == "[" else "]"):
+            yield after
+    elif feed(after, before):
+        for done in in_some_order(after, left[0], fuel):
+            yield from _array(done, left[1:], ",", fuel)
+
+
+def accepted(grammar: Any, value: Any) -> bool:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        if accepts(grammar, text):
+            return True
+    except UnicodeEncodeError:
+        return False  # a lone surrogate is no text
+    return any(m.is_accepting() for m in in_some_order(grammar.start(), value, [3000]))
+
+
+def accepted_as_is(grammar: Any, value: Any) -> bool:
+    styles: tuple[dict[str, Any], ...] = ({"separators": (",", ":")}, {}, {"indent": 2})
+    try:
+        return any(accepts(grammar, json.dumps(value, ensure_ascii=False, **s)) for s in styles)
+    except UnicodeEncodeError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("draft", "dialect"),
+    [
+        ("draft2020-12", "https://json-schema.org/draft/2020-12/schema"),
+        ("draft7", "http://json-schema.org/draft-07/schema#"),
+        ("draft4", "http://json-schema.org/draft-04/schema#"),
+    ],
+)
+def test_official_suite(shared_dir: Path, draft: str, dialect: str) -> None:
+    counts: Counter[str] = Counter()
+    wrong = []
+    for group in lines(shared_dir / "data/json-schema-test-suite" / f"{draft}.jsonl.gz"):
+        schema = group["schema"]
+        if isinstance(schema, dict):
+            schema = {"$schema": dialect, **schema}
+        keyword = group["keyword"]
+        try:
+            grammar = compiled(schema, whitespace="flexible")
+        except UnsatisfiableSchemaError:
+            wrong += [(group["id"], t) for t in group["tests"] if t["valid"]]
+            counts["unsatisfiable"] += 1
+            continue
+        except SchemaError as error:
+            assert error.keyword, group["id"]
+            counts["refused"] += 1
+            continue
+        for test in group["tests"]:
+            counts["tests"] += 1
+            if not test["valid"]:
+                # Content keywords are annotations since draft 2019-09, and are so here.
+                content = keyword == "optional/content"
+                if accepted_as_is(grammar, test["data"]) and not content:
+                    wrong.append((group["id"], test))
+            elif not keyword.startswith(NARROWER) and not accepted(grammar, test["data"]):
+                wrong.append((group["id"], test))
+    assert not wrong
+    assert counts["tests"] > 700
+    assert counts["refused"] < counts["tests"] / 8, counts
+
+
+def test_bug_reports(shared_dir: Path) -> None:
+    refused = set()
+    for case in lines(shared_dir / "data/bug_reports/cases.jsonl"):
+        if case["kind"] != "schema":
+            continue
+        try:
+            grammar = compiled(case["schema"], whitespace="flexible")
+        except UnsupportedSchemaError as error:
+            refused |= {issue.keyword for issue in error.issues}
+            continue
+        except SchemaError as error:
+            assert not case["valid_instances"], case["id"]
+            assert error.keyword, case["id"]
+            continue
+        for value in case["valid_instances"]:
+            assert accepted_as_is(grammar, value), (case["id"], value)
+        for value in case["invalid_instances"]:
+            assert not accepted_as_is(grammar, value), (case["id"], value)
+        for text in case["valid_texts"]:
+            assert accepts(grammar, text), (case["id"], text)
+        for text in case["invalid_texts"]:
+            assert not accepts(grammar, text), (case["id"], text)
+    assert refused == {"uniqueItems"}
+
+
+@pytest.mark.slow
+def test_real_world_schemas(shared_dir: Path) -> None:
+    """The stratified sample; the other schemas are for the benchmark runner."""
+    folder = shared_dir / "data/jsonschemabench"
+    chosen = set(json.loads((folder / "sample300.json").read_text()))
+    counts: Counter[str] = Counter()
+    for case in lines(folder / "dev.jsonl.gz"):
+        if case["id"] not in chosen:
+            continue
+        try:
+            grammar = compiled(case["schema"], whitespace="flexible")
+        except UnsupportedSchemaError as error:
+            assert all(issue.keyword and issue.reason for issue in error.issues)
+            counts["refused"] += 1
+            continue
+        for test in case["tests"]:
+            counts["valid" if test["valid"] else "invalid"] += 1
+            if test["valid"]:
+                assert accepted(grammar, test["data"]), case["id"]
+            else:
+                assert not accepted_as_is(grammar, test["data"]), case["id"]
+    assert counts["valid"] > 300
+    assert counts["invalid"] > 500
+    assert counts["refused"] < 52, counts
