@@ -178,6 +178,14 @@ class Matcher:
         """An independent matcher at the same place."""
         return Matcher(self._machine, list(self._path), self._finished)
 
+    @property
+    def state_id(self) -> int:
+        """A number that is the same for matchers in the same state of one grammar.
+
+        Valid while the grammar's memos live; for statistics, not for storing.
+        """
+        return id(self._path[-1])
+
     def describe(self) -> str:
         """Where the grammar stands, in words, for error messages."""
         if self._finished:

@@ -35,8 +35,10 @@ class JsonStrings(Automaton):
     Keys: ``("open", position, content)``, ``("body", content)``, ``("escape", content)`` after a
     backslash, ``("skip", content, n)`` n more continuation bytes that decide nothing,
     ``("utf8", content, bits, n, floor)`` a character begun, ``("hexskip", content, n)``,
-    ``("hex", content, bits, n)``, ``("pair", content, high, stage)`` and
-    ``("low", content, high, bits, n)`` within ``\\uD83D\\uDE00``, ``("close", position)``.
+    ``("hex", content, bits, n)``, and within ``\\uD83D\\uDE00`` ``("highskip", content, n)``,
+    ``("pair", content, high, stage)`` (high None: the half decides nothing, and the content is
+    what follows), ``("low", content, high, bits, n)``, ``("lowskip", content, n)``; at last
+    ``("close", position)``. In the *skip* keys the content is what follows the character.
     """
 
     def __init__(
@@ -179,12 +181,7 @@ class JsonStrings(Automaton):
         possible, target = self._between(content, max(low, floor), min(high, MAX_SCALAR))
         if target is not None and low >= floor and high <= MAX_SCALAR:
             return ("skip", target, n)
-        if not possible and not self._any_between(content, max(low, floor), min(high, MAX_SCALAR)):
-            return None
-        return ("utf8", content, bits, n, floor)
-
-    def _any_between(self, content: Content, low: int, high: int) -> bool:
-        return self._between(content, low, high)[0]
+        return ("utf8", content, bits, n, floor) if possible else None
 
     def _in_escape(self, content: Content, byte: int) -> Hashable | None:
         if byte == 0x75:
@@ -199,12 +196,22 @@ class JsonStrings(Automaton):
             _, _, high, stage = key
             if stage == 0:
                 return ("pair", content, high, 1) if byte == 0x5C else None
-            return self._low(content, high, 0, 4) if byte == 0x75 else None
+            if byte != 0x75:
+                return None
+            return ("lowskip", content, 4) if high is None else self._low(content, high, 0, 4)
         digit = _HEX.get(byte)
         if digit is None:
             return None
         if kind == "hexskip":
             return ("hexskip", content, key[2] - 1) if key[2] > 1 else ("body", content)
+        if kind == "highskip":
+            n = key[2] - 1
+            return ("highskip", content, n) if n else ("pair", content, None, 0)
+        if kind == "lowskip":
+            n = key[2]
+            if (n == 4 and digit != 0xD) or (n == 3 and digit < 0xC):
+                return None
+            return ("lowskip", content, n - 1) if n > 1 else ("body", content)
         if kind == "hex":
             return self._hex(content, key[2] << 4 | digit, key[3] - 1)
         return self._low(content, key[2], key[3] << 4 | digit, key[4] - 1)
@@ -216,9 +223,13 @@ class JsonStrings(Automaton):
         if target is not None:
             return ("hexskip", target, n) if n else ("body", target)
         first, last = max(low, 0xD800), min(high, 0xDBFF)  # the high surrogates among them
-        astral = first <= last and self._any_between(
-            content, 0x10000 + (first - 0xD800 << 10), 0x10000 + (last - 0xD800 << 10) + 0x3FF
-        )
+        astral = False
+        if first <= last:
+            astral, target = self._between(
+                content, 0x10000 + (first - 0xD800 << 10), 0x10000 + (last - 0xD800 << 10) + 0x3FF
+            )
+            if target is not None and first == low and last == high:
+                return ("highskip", target, n) if n else ("pair", target, None, 0)
         if n == 0:
             return ("pair", content, bits, 0) if astral else None
         return ("hex", content, bits, n) if possible or astral else None
@@ -256,7 +267,7 @@ class JsonStrings(Automaton):
         return None if kind == "body" else _HEX
 
     def representative(self, key: Any) -> Hashable:
-        if key[0] not in ("body", "escape", "skip", "utf8", "hexskip", "hex", "pair", "low"):
+        if key[0] in ("open", "close"):
             return key  # type: ignore[no-any-return]
         content: Content = key[1]
         saturated = self._saturate(content)

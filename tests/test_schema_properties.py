@@ -120,9 +120,7 @@ def test_soundness(schema: Any, seed: int, whitespace: str) -> None:
         grammar = compiled(schema, whitespace=whitespace)
     except UnsatisfiableSchemaError:
         return
-    validator = Draft202012Validator(
-        schema, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
+    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     rng = random.Random(seed)
     for _ in range(3):
         text, ended, _ = random_walk(grammar, rng, steps=rng.choice([0, 10, 40]))
@@ -178,9 +176,7 @@ def instance(schema: Any, root: Any, rng: random.Random, depth: int = 0) -> Any:
 @given(schemas(), st.integers(0, 2**32))
 def test_completeness(schema: Any, seed: int) -> None:
     rng = random.Random(seed)
-    validator = Draft202012Validator(
-        schema, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
+    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     candidates = [instance(schema, schema, rng) for _ in range(8)]
     valid = [value for value in candidates if validator.is_valid(value)]
     if not valid:

@@ -33,6 +33,10 @@ class Bounds:
             return replace(self, maximum=value, open_maximum=strict)
         return replace(self, open_maximum=True) if strict and value == self.maximum else self
 
+    def undivided(self) -> Bounds:
+        """The same interval without the divisors."""
+        return replace(self, divisors=())
+
     def is_empty(self) -> bool:
         """Whether no number fits, the divisors aside."""
         if self.minimum is None or self.maximum is None:

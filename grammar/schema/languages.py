@@ -7,13 +7,14 @@ same automaton, and every mask that was ever computed of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from grammar.content import Content
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_search
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.formats import format_language
-from grammar.numbers import integer_language, multiple_of_integer, number_language
+from grammar.numbers import integer_language, multiple_of_number, number_language
 from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds
@@ -163,33 +164,27 @@ class Languages:
         """
         if bounds.is_empty():
             return None
-        divisors = bounds.divisors
-        if any(d.denominator != 1 for d in divisors) or (divisors and not integer):
-            whole = all(d.denominator == 1 for d in divisors)
-            if whole:
-                integer = True  # a multiple of an integer is one
-            else:
-                reason = "only integer divisors are enforced"
-                self._report(Issue("multipleOf", divided, reason))
-                divisors = tuple(d for d in divisors if d.denominator == 1)
-        if divisors:
-            integer = True
         try:
             language = self._keep(
-                ("number", bounds, integer), lambda: self._number(bounds, integer)
+                ("number", bounds.undivided(), integer), lambda: self._number(bounds, integer)
             )
-            if divisors:
-                multiples = [
-                    self._keep(
-                        ("multiple", d.numerator),
-                        lambda d=d: multiple_of_integer(self.builder, d.numerator),  # type: ignore[misc]
-                    )
-                    for d in divisors
-                ]
-                language = self.builder.intersect(language, *multiples)
+            multiples = [self._multiple(divisor, divided) for divisor in bounds.divisors]
+            found = [language, *(m for m in multiples if m is not None)]
+            language = self.builder.intersect(*found) if len(found) > 1 else language
             return None if language.is_empty() else language
         except RegexBudgetError as error:
             raise SchemaBudgetError(str(error), keyword="multipleOf") from None
+
+    def _multiple(self, divisor: Fraction, pointer: str) -> Rx | None:
+        try:
+            return self._keep(
+                ("multiple", divisor), lambda: multiple_of_number(self.builder, divisor)
+            )
+        except RegexBudgetError:
+            raise
+        except ValueError as error:
+            self._report(Issue("multipleOf", pointer, str(error)))
+            return None
 
     def _number(self, bounds: Bounds, integer: bool) -> Rx:
         if integer:
