@@ -90,7 +90,7 @@ def main() -> None:
     began = time.perf_counter()
     grammar = compile_json_schema(SCHEMA, vocabulary, whitespace="fixed")
     compiled = time.perf_counter() - began
-    path = '{"name": "Ada Lovelace", "age": 36}'.encode()
+    path = b'{"name": "Ada Lovelace", "age": 36}'
     by_byte = {t[0]: i for i, t in enumerate(vocabulary.tokens) if len(t) == 1}
     cold, warm, visited = [], [], []
     matcher = grammar.start()

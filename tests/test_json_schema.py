@@ -191,7 +191,8 @@ def test_every_spelling_that_a_reader_must_accept(body: str) -> None:
     "body",
     [b"\n", b"\t", b"\x00", b"\x1f", b"\\x", b"\\u12", b"\\u12g4", b"\\ud83d", b"\\ude00",
      b"\\ud83d\\u0041", b"\\ud83dx", b"\\ud83d\\n", b"\xff", b"\xc3", b"\xc0\xaf", b"\xc1\xbf",
-     b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf0\x80\x80\xaf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80",
+     b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf0\x80\x80\xaf", b"\xf4\x90\x80\x80",
+     b"\xf5\x80\x80\x80",
      b"\x80", b"a\xe6\x97", b'"'],
 )  # fmt: skip
 def test_no_other_spelling(body: bytes) -> None:

@@ -27,11 +27,9 @@ NARROWER = (
 
 
 def lines(path: Path) -> Iterator[Any]:
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
-        for line in file:
-            if line.strip():
-                yield json.loads(line)
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    yield from (json.loads(line) for line in text.splitlines() if line.strip())
 
 
 def in_some_order(matcher: Matcher, value: Any, fuel: list[int]) -> Iterator[Matcher]:

@@ -88,8 +88,8 @@ class Flattener:
         for keyword, reason in kw.UNSUPPORTED.items():
             if keyword in schema and self._asserts(schema, keyword):
                 self._report(Issue(keyword, pointer, reason))
-        for i in range(kw.schemas(schema, "allOf", pointer)):
-            parts.append(self._pointer(join(pointer, "allOf", i)))
+        count = kw.schemas(schema, "allOf", pointer)
+        parts.extend(self._pointer(join(pointer, "allOf", i)) for i in range(count))
         branches = [join(pointer, "anyOf", i) for i in range(kw.schemas(schema, "anyOf", pointer))]
         if branches:
             parts.append(self._union(branches))

@@ -70,9 +70,11 @@ def _declared(merger: Merger, schemas: list[tuple[str, dict[str, Any]]], name: s
         found = []
         if name in schema.get("properties", {}):
             found.append(join(pointer, "properties", name))
-        for pattern in kw.mapping(schema, "patternProperties", pointer):
-            if merger.languages.key_matches(pattern, pointer, name):
-                found.append(join(pointer, "patternProperties", pattern))
+        found.extend(
+            join(pointer, "patternProperties", pattern)
+            for pattern in kw.mapping(schema, "patternProperties", pointer)
+            if merger.languages.key_matches(pattern, pointer, name)
+        )
         extra = extra_place(schema, pointer)
         if not found and extra is not None:
             found.append(extra)
