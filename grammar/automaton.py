@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from grammar.regular import Rx
     from grammar.walk import Walk
 
+Outcome = int | str
 DEAD = -1
 UNKNOWN = -2
 NOT_ACCEPTING = -1
@@ -50,6 +51,13 @@ class Automaton:
         self._row_of: npt.NDArray[np.int32] = np.full(64, -1, dtype=np.int32)
         self._table: npt.NDArray[np.int32] = np.full((16, 256), UNKNOWN, dtype=np.int32)
         self._row_label: npt.NDArray[np.int32] = np.full(16, NOT_ACCEPTING, dtype=np.int32)
+
+    #: Whether labels tell texts apart that walks do not (see ``keys.py``).
+    remembers = False
+
+    def outcome(self, label: int) -> Outcome:
+        """What a label tells the node that pushed the frame below."""
+        return label
 
     # -- what a subclass says -------------------------------------------------------------------
 

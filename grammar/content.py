@@ -84,12 +84,13 @@ def _covers_all(language: Language) -> bool:
 class Excluding:
     """All strings but some words: the undeclared keys of an object. One node of the words' trie."""
 
-    __slots__ = ("_children", "nullable")
+    __slots__ = ("_children", "nullable", "words")
 
     def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(words)
         rest: dict[str, list[str]] = {}
         self.nullable = True
-        for word in words:
+        for word in self.words:
             if word:
                 rest.setdefault(word[0], []).append(word[1:])
             else:

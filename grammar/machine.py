@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from grammar.automaton import DEAD, NOT_ACCEPTING
+from grammar.automaton import DEAD, NOT_ACCEPTING, Outcome
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.style import Style
 from grammar.vocabulary import Vocabulary
@@ -54,8 +54,9 @@ class Machine:
         self.vocabulary = vocabulary
         self.context = Context(vocabulary.workspace, rules)
         self._states: dict[tuple[tuple[int, int, int], ...], State] = {}
-        self._after: dict[tuple[int, int], State] = {}
+        self._after: dict[tuple[int, Outcome], State] = {}
         self._mask_bytes = 0
+        self._vague = False
         closure = Closure()
         for style in styles:
             rules[root].expand(self.context, self.context.bottom(style), closure)
@@ -113,7 +114,7 @@ class Machine:
             closure.leaves.append(Leaf(automaton, after, stack))
             label = automaton.labels[after]
             if label != NOT_ACCEPTING:
-                self.context.pop(stack, label, closure)
+                self.context.pop(stack, automaton.outcome(label), closure)
         dead = not closure.leaves and not closure.accepts
         found = None if dead else self._intern(closure)
         state.bytes[byte] = found
@@ -128,7 +129,7 @@ class Machine:
             state = after
         return state
 
-    def after(self, stack: Stack, label: int) -> State:
+    def after(self, stack: Stack, label: Outcome) -> State:
         """The state behind a terminal that has just ended with ``label``."""
         key = (stack.uid, label)
         found = self._after.get(key)
@@ -145,7 +146,9 @@ class Machine:
         """Compute and keep the state's mask: uint32[ceil(V/32)], read-only."""
         ids: list[int] = []
         masks: list[Mask] = []
+        self._vague = False
         for automaton, at, stack in state.leaves:
+            self._vague |= automaton.remembers
             found = walk(automaton, at, self.vocabulary)
             self._collect(found.ids, found.mask, ids, masks)
             for label, tails in found.tails.items():
@@ -154,6 +157,9 @@ class Machine:
                 self._descend(self.after(stack, label), node, depth, ids, masks)
         if state.accepts:
             ids.extend(self.vocabulary.eos)
+        if self._vague:  # what a vague key could not decide is tried for real
+            tokens = self.vocabulary.tokens
+            ids.extend(t for t in self.vocabulary.double_key_tokens if self.run(state, tokens[t]))
         mask = np.zeros(self.vocabulary.mask_words, dtype=np.uint32)
         for other in masks:
             mask |= other
@@ -197,6 +203,7 @@ class Machine:
     ) -> None:
         """The same where many tokens leave at once: walk the next terminals from that trie node."""
         for automaton, at, stack in state.leaves:
+            self._vague |= automaton.remembers
             found = walk(automaton, at, self.vocabulary, node, depth)
             self._collect(found.ids, found.mask, ids, masks)
             for label, tails in found.tails.items():

@@ -13,11 +13,14 @@ stacks and states. Read next: ``machine.py``, which makes states of leaves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from grammar.automaton import NOT_ACCEPTING, Automaton
+from grammar.automaton import NOT_ACCEPTING, Automaton, Outcome
 from grammar.style import Style
 from grammar.workspace import Workspace
+
+Place: TypeAlias = "tuple[Any, ...]"
+"""Where within its node a frame stands: a phase, and what the node wants to remember."""
 
 
 class Stack:
@@ -26,7 +29,7 @@ class Stack:
     __slots__ = ("depth", "node", "place", "style", "tail", "uid")
 
     def __init__(
-        self, uid: int, node: Node | None, place: int, tail: Stack | None, style: Style
+        self, uid: int, node: Node | None, place: Place, tail: Stack | None, style: Style
     ) -> None:
         self.uid = uid
         self.node = node
@@ -60,15 +63,15 @@ class Context:
     def __init__(self, workspace: Workspace, rules: Sequence[Node]) -> None:
         self.workspace = workspace
         self.rules = rules
-        self.stacks: dict[tuple[int, int, int], Stack] = {}
+        self.stacks: dict[tuple[int, Place, int], Stack] = {}
         self._next_uid = 0
 
     def bottom(self, style: Style) -> Stack:
         """A new empty stack."""
         self._next_uid += 1
-        return Stack(self._next_uid, None, 0, None, style)
+        return Stack(self._next_uid, None, (), None, style)
 
-    def push(self, node: Node, place: int, tail: Stack) -> Stack:
+    def push(self, node: Node, place: Place, tail: Stack) -> Stack:
         """The stack with one more frame; equal stacks are the same object."""
         key = (id(node), place, tail.uid)
         found = self.stacks.get(key)
@@ -82,7 +85,7 @@ class Context:
         out.leaves.append(Leaf(automaton, state, stack))
         label = automaton.labels[state]
         if label != NOT_ACCEPTING:
-            self.pop(stack, label, out)
+            self.pop(stack, automaton.outcome(label), out)
 
     def text(self, text: bytes, stack: Stack, out: Closure) -> None:
         """Add a fixed, non-empty text."""
@@ -94,7 +97,7 @@ class Context:
         automaton = self.workspace.ascii
         self.leaf(automaton, automaton.start(self.workspace.gap()), stack, out)
 
-    def pop(self, stack: Stack, label: int, out: Closure) -> None:
+    def pop(self, stack: Stack, label: Outcome, out: Closure) -> None:
         """Go on below a finished terminal or node."""
         if stack.node is None:
             out.accepts = True
@@ -112,7 +115,9 @@ class Node:
         """Add the leaves that this node begins with; ``stack`` is what follows the node."""
         raise NotImplementedError
 
-    def resume(self, context: Context, place: int, stack: Stack, label: int, out: Closure) -> None:
+    def resume(
+        self, context: Context, place: Place, stack: Stack, label: Outcome, out: Closure
+    ) -> None:
         """Go on after the part that was pushed as ``(self, place)``; ``stack`` is the rest."""
         raise AssertionError(f"{type(self).__name__} pushes no frames")
 

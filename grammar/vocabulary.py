@@ -134,6 +134,13 @@ class Vocabulary:
         return pack_bool(self.plain_lengths > 0)
 
     @cached_property
+    def double_key_tokens(self) -> tuple[int, ...]:
+        """Tokens that could hold the end of one key and a whole further one (few, if any)."""
+        return tuple(
+            i for i, t in enumerate(self.tokens) if t.count(b'"') >= 3 and b":" in t and b"," in t
+        )
+
+    @cached_property
     def other_trie(self) -> TokenTrie:
         """The byte trie of the ordinary tokens that are not plain."""
         return TokenTrie.build(self.tokens, np.flatnonzero(self.plain_lengths == 0).tolist())

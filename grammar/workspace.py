@@ -16,6 +16,8 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii, Words, WordTrie
+from grammar.content import Content, Excluding
+from grammar.keys import KeyStrings
 from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
@@ -93,6 +95,34 @@ class Workspace:
     def literal(self, text: bytes) -> Words:
         """One fixed byte string."""
         return self.words(self.trie((text,)))
+
+    def keys(self, opening: bytes, closing: bytes) -> KeyStrings:
+        """Undeclared keys between ``opening`` and ``closing``, told apart by their text."""
+        return self._intern(
+            ("keys", opening, closing),
+            lambda: KeyStrings(self.builder, self.longest_token, opening, closing),
+        )
+
+    def excluding(self, content: Content, seen: frozenset[str]) -> Content:
+        """The content without some words."""
+        if not seen:
+            return content
+        key = ("without", content, seen)
+        found = self.languages.get(key)
+        if found is None:
+            found = self.languages[key] = self._excluding(content, seen)
+        assert isinstance(found, Content)
+        return found
+
+    def _excluding(self, content: Content, seen: frozenset[str]) -> Content:
+        language = content.language
+        if language is None:
+            return content._replace(language=Excluding(sorted(seen)))
+        if isinstance(language, Excluding):
+            return content._replace(language=Excluding(sorted({*language.words, *seen})))
+        assert isinstance(language, Rx)
+        words = self.builder.literals(sorted(seen))
+        return content._replace(language=self.builder.difference(language, words))
 
     def strings(self, opening: bytes = b'"', closing: bytes = b'"') -> JsonStrings:
         """JSON strings between ``opening`` and ``closing``, which hold the quotes."""

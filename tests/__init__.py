@@ -1,0 +1,1 @@
+"""Tests; `grammar_support` and the like are shared between them."""

@@ -12,8 +12,10 @@ from grammar import (
     SchemaError,
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
+    Vocabulary,
+    compile_json_schema,
 )
-from tests.grammar_support import accepts, compiled, feed
+from tests.grammar_support import accepts, compiled, feed, ids_of
 
 # schema, accepted texts, rejected texts (in the fixed style)
 CASES: list[tuple[Any, list[str], list[str]]] = [
@@ -436,3 +438,46 @@ def test_many_optional_properties() -> None:
     grammar = compiled(schema, whitespace="fixed")
     assert accepts(grammar, '{"p0": 1, "p500": 2, "p999": 3}')
     assert not accepts(grammar, '{"p500": 1, "p0": 2}')
+
+
+def test_no_key_twice() -> None:
+    grammar = compiled({"type": "object", "properties": {"a": {}}}, whitespace="compact")
+    for good in ('{"b":1,"c":1,"bc":1}', '{"a":1,"aa":1}', '{"x":{"x":1,"y":{"x":1}},"y":1}'):
+        assert accepts(grammar, good), good
+    for bad in (
+        '{"b":1,"b":1}',
+        '{"b":1,"c":2,"b":3}',
+        '{"b":1,"\\u0062":1}',
+        '{"x":{"y":1,"y":2}}',
+    ):
+        assert not accepts(grammar, bad), bad
+    free = compiled({"type": "object"}, whitespace="flexible")
+    assert not accepts(free, '{"é": 1, "\\u00e9": 1}')
+    assert not accepts(free, '{"": 1 , "": 1}')
+    patterns = {
+        "type": "object",
+        "patternProperties": {"^a{1,2}$": {}},
+        "additionalProperties": False,
+    }
+    bounded = compiled(patterns, whitespace="compact")
+    assert accepts(bounded, '{"aa":1,"a":1}')
+    matcher = bounded.start()
+    assert feed(matcher, '{"aa":1,"a":null')
+    assert matcher.forced_bytes() == b"}"
+
+
+def test_a_token_with_two_keys() -> None:
+    """Such tokens exist; the mask knows whether both keys are new."""
+    texts = [bytes([b]) for b in range(256)]
+    texts += [b'":1,"b":', b'a":1,"a":', b'{"a":1,"b":2}', b'{"a":1,"a":2}', b'":1,"ab', b""]
+    vocabulary = Vocabulary(texts, {}, [len(texts) - 1])
+    grammar = compile_json_schema({"type": "object"}, vocabulary, whitespace="compact")
+    start = ids_of(grammar.start().mask())
+    assert 258 in start
+    assert 259 not in start
+    for key, legal in (("a", {256, 257, 260}), ("b", {257, 260}), ("", {256, 260})):
+        matcher = grammar.start()
+        assert feed(matcher, '{"' + key)
+        assert {t for t in ids_of(matcher.mask()) if t >= 256} == legal, key
+        for token in range(256, 261):
+            assert matcher.is_allowed(token) == (token in legal)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grammar.containers import ArrayNode, ObjectNode
+from grammar.arrays import ArrayNode, ItemChoice
 from grammar.errors import (
     Issue,
     SchemaBudgetError,
@@ -25,6 +25,7 @@ from grammar.errors import (
 )
 from grammar.matcher import Grammar, Report
 from grammar.nodes import Choice, Node, Terminal
+from grammar.objects import Extra, ObjectNode
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
 from grammar.schema.flatten import Conjunction, Flattener
@@ -279,7 +280,12 @@ class _Compiler:
             if barred is not None:
                 most = barred if most is None else min(most, barred)
                 prefix, rest = prefix[:barred], None
-            return ArrayNode(prefix, rest, rule.least, most)
+            return ArrayNode(
+                [[ItemChoice(part)] for part in prefix],
+                [] if rest is None else [ItemChoice(rest)],
+                rule.least,
+                most,
+            )
         spec = rule.spec
         kept = [i for i, value in enumerate(rule.values) if good[value]]
         return ObjectNode(
@@ -287,7 +293,7 @@ class _Compiler:
             [rule.values[i] for i in kept],
             [spec.required[i] for i in kept],
             [
-                (content, value)
+                Extra(content, value)
                 for (content, _), value in zip(spec.extras, rule.extras, strict=True)
                 if good[value]
             ],

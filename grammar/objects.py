@@ -1,0 +1,247 @@
+"""Objects: declared properties in order, then undeclared keys, counted where that is asked for.
+
+In every style but ``flexible`` the gaps are known texts, so punctuation, gaps and the quotes and
+colons of keys are fused into single terminals (``,\\n  "name": ``): fewer states, and long forced
+runs. ``flexible`` spells the same out with gap terminals between.
+
+Where an object stands is a ``Progress``; a frame's ``place`` is a phase and what belongs to it.
+Invariant: a progress that can be reached can be completed, so ``_choices`` offers a key only
+where the required ones still fit below ``most`` and enough others remain to reach ``least``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grammar.automaton import Outcome
+from grammar.content import Content
+from grammar.nodes import Closure, Context, Node, Place, Stack
+
+# Phases of a frame's place, and what follows the phase there.
+VALUE_DONE = "value done"  # a Progress
+KEY_DONE = "key done"  # a Progress; the label says which property
+EXTRA_KEY_DONE = "extra key done"  # a Progress and a class; the label is the key's text
+# In the flexible style also:
+OPENED = "opened"  # whether the gap after the bracket is done
+BEFORE_NEXT = "before next"  # a Progress, after the gap behind a value
+AFTER_COMMA = "after comma"  # a Progress, and whether the gap is done
+COLON = "colon"  # the rule of the value to come, and how many of gap, colon, gap are done
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A class of undeclared keys: what a key may be, and the rule of its value.
+
+    ``witness``: a key of this class is the one that ``ObjectNode.needs_witness`` asks for.
+    """
+
+    content: Content
+    rule: int
+    witness: bool = False
+
+
+class Progress(NamedTuple):
+    """Declared properties before ``done`` are done or skipped; ``keys`` keys were written (0 if
+    nobody counts); ``seen`` are the undeclared ones; ``vague``: one of unknown text was there."""
+
+    done: int
+    keys: int
+    witnessed: bool
+    seen: frozenset[str]
+    vague: bool
+
+
+START = Progress(0, 0, False, frozenset(), False)
+
+
+class ObjectNode(Node):
+    """An object.
+
+    Args:
+        names: encoded names (between the quotes) of the declared properties that may occur.
+        values: the rule of each one's value.
+        required: for each, whether it must be there.
+        extras: the classes of undeclared keys.
+        least, most: bounds on the number of properties; ``most`` None = no limit.
+        needs_witness: whether at least one key of a witness class must be there.
+    """
+
+    nests = 1
+
+    def __init__(
+        self,
+        names: Sequence[bytes],
+        values: Sequence[int],
+        required: Sequence[bool],
+        extras: Sequence[Extra],
+        least: int = 0,
+        most: int | None = None,
+        needs_witness: bool = False,
+    ) -> None:
+        self.names = tuple(names)
+        self.values = tuple(values)
+        self.extras = tuple(extras)
+        self.least = least
+        self.most = most
+        self.needs_witness = needs_witness
+        self._counts = least > 0 or most is not None
+        count = len(self.names)
+        # until[i]: the first required property at or after i, or count where there is none;
+        # needed[i]: how many required ones there are at or after i
+        until, needed = [count] * (count + 1), [0] * (count + 1)
+        for i in range(count - 1, -1, -1):
+            until[i] = i if required[i] else until[i + 1]
+            needed[i] = needed[i + 1] + required[i]
+        self.until = tuple(until)
+        self.needed = tuple(needed)
+
+    # -- what may come --------------------------------------------------------------------------
+
+    def is_possible(self) -> bool:
+        """Whether any object fits, given that all values and extras can be written."""
+        lacking = self.needs_witness and not any(extra.witness for extra in self.extras)
+        total = self.needed[0] + self.needs_witness
+        enough = bool(self.extras) or self.least <= len(self.names)
+        return not lacking and enough and (self.most is None or max(total, self.least) <= self.most)
+
+    def _may_close(self, at: Progress) -> bool:
+        return (
+            self.until[at.done] == len(self.names)
+            and at.keys >= self.least
+            and (at.witnessed or not self.needs_witness)
+        )
+
+    def _slack(self, at: Progress) -> int:
+        """How many keys may come that are not required (1 stands for any number)."""
+        if self.most is None:
+            return 1
+        owed = self.needed[at.done] + (self.needs_witness and not at.witnessed)
+        return self.most - at.keys - owed
+
+    def _declared(self, at: Progress) -> tuple[int, int]:
+        """The range of declared properties of which one may come next; empty if low > high."""
+        low, count = at.done, len(self.names)
+        high = min(self.until[low], count - 1)
+        if self._slack(at) <= 0:
+            low = self.until[low]
+        if not self.extras and self._counts:
+            high = min(high, at.keys + count - self.least)
+        return low, high
+
+    def _extra(self, at: Progress) -> list[int]:
+        """The classes of undeclared keys of which one may come next."""
+        if self.until[at.done] != len(self.names):
+            return []
+        slack = self._slack(at)
+        owed = self.needs_witness and not at.witnessed
+        return [i for i, e in enumerate(self.extras) if slack > 0 or (owed and e.witness)]
+
+    def _then(self, at: Progress, index: int, **changes: object) -> Progress:
+        count = at.keys + 1 if self._counts else 0
+        if self.most is None:
+            count = min(count, self.least)
+        return at._replace(done=index, keys=count, **changes)  # type: ignore[arg-type]
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def expand(self, context: Context, stack: Stack, out: Closure) -> None:
+        style = stack.style
+        if style.flexible:
+            context.text(b"{", context.push(self, (OPENED, False), stack), out)
+            return
+        if self._may_close(START):
+            context.text(b"{}", stack, out)
+        self._keys(context, START, b"{" + style.line(stack.depth + 1), stack, out)
+
+    def _keys(
+        self, context: Context, at: Progress, before: bytes, stack: Stack, out: Closure
+    ) -> None:
+        workspace = context.workspace
+        opening = before + b'"'
+        closing = b'"' if stack.style.flexible else b'":' + stack.style.colon
+        low, high = self._declared(at)
+        if low <= high:
+            words = workspace.words(workspace.trie(self.names), opening, closing)
+            after = context.push(self, (KEY_DONE, at), stack)
+            context.leaf(words, words.start(low, high), after, out)
+        for i in self._extra(at):
+            content = workspace.excluding(self.extras[i].content, at.seen)
+            strings = workspace.keys(opening, closing)
+            if strings.is_possible(content):
+                start = strings.begin(content, completed=not at.vague)
+                after = context.push(self, (EXTRA_KEY_DONE, at, i), stack)
+                context.leaf(strings, start, after, out)
+
+    def resume(
+        self, context: Context, place: Place, stack: Stack, label: Outcome, out: Closure
+    ) -> None:
+        phase = place[0]
+        if phase == VALUE_DONE:
+            self._after_value(context, place[1], stack, out)
+        elif phase == KEY_DONE:
+            assert isinstance(label, int)
+            at = self._then(place[1], label + 1)
+            self._value(context, at, self.values[label], stack, out)
+        elif phase == EXTRA_KEY_DONE:
+            self._after_extra(context, place[1], place[2], stack, label, out)
+        else:
+            self._resume_flexible(context, place, stack, out)
+
+    def _after_extra(
+        self, context: Context, at: Progress, which: int, stack: Stack, label: Outcome, out: Closure
+    ) -> None:
+        extra = self.extras[which]
+        known = isinstance(label, str)
+        at = self._then(
+            at,
+            len(self.names),
+            witnessed=at.witnessed or (self.needs_witness and extra.witness),
+            seen=at.seen | {label} if known else at.seen,
+            vague=not known,
+        )
+        self._value(context, at, extra.rule, stack, out)
+
+    def _after_value(self, context: Context, at: Progress, stack: Stack, out: Closure) -> None:
+        style = stack.style
+        if style.flexible:
+            context.blank(context.push(self, (BEFORE_NEXT, at), stack), out)
+            return
+        if self._may_close(at):
+            context.text(style.line(stack.depth) + b"}", stack, out)
+        self._keys(context, at, b"," + style.after_comma(stack.depth + 1), stack, out)
+
+    def _value(self, context: Context, at: Progress, rule: int, stack: Stack, out: Closure) -> None:
+        after = context.push(self, (VALUE_DONE, at), stack)
+        if stack.style.flexible:
+            context.blank(context.push(self, (COLON, rule, 1), after), out)
+        else:
+            context.rules[rule].expand(context, after, out)
+
+    def _resume_flexible(self, context: Context, place: Place, stack: Stack, out: Closure) -> None:
+        phase, what, *rest = place
+        if phase == OPENED:
+            if not what:
+                context.blank(context.push(self, (OPENED, True), stack), out)
+                return
+            if self._may_close(START):
+                context.text(b"}", stack, out)
+            self._keys(context, START, b"", stack, out)
+        elif phase == BEFORE_NEXT:
+            if self._may_close(what):
+                context.text(b"}", stack, out)
+            low, high = self._declared(what)
+            if low <= high or self._extra(what):
+                context.text(b",", context.push(self, (AFTER_COMMA, what, False), stack), out)
+        elif phase == AFTER_COMMA:
+            if rest[0]:
+                self._keys(context, what, b"", stack, out)
+            else:
+                context.blank(context.push(self, (AFTER_COMMA, what, True), stack), out)
+        elif rest[0] == 1:
+            context.text(b":", context.push(self, (COLON, what, 2), stack), out)
+        elif rest[0] == 2:
+            context.blank(context.push(self, (COLON, what, 3), stack), out)
+        else:
+            context.rules[what].expand(context, stack, out)

@@ -1,0 +1,249 @@
+"""`POST /v1/completions`: the prompt as it is, the text as it comes.
+
+`response_format` works here, too (an extension). Several prompts give several answers in one:
+choice `p * n + k` is the k-th answer to prompt p.
+
+Invariant: the same as in `chat.py`, without roles and regions.
+
+Read next: `server/api/chat.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio.to_thread
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from server.api import shapes, sse
+from server.api.errors import ApiError, to_api_error
+from server.api.models import CompletionRequest
+from server.api.requests import max_choices, sampling_of, with_seeds
+from server.api.running import Choices, until_disconnect
+from server.api.runtime import Runtime, Served
+from server.api.structured import AnswerFormat
+from server.api.validation import read_json, validated
+from server.engine.errors import ContextOverflowError
+from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
+
+#: Most tokens of an answer whose request sets no limit, as in OpenAI's API.
+DEFAULT_MAX_TOKENS = 16
+
+#: Most choices of one request over all of its prompts.
+MAX_ALL_CHOICES = 64
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice on its way. `length` counts the characters sent, for `text_offset`."""
+
+    echo: str
+    parts: list[str] = field(default_factory=list)
+    tokens: list[TokenRecord] = field(default_factory=list)
+    length: int = 0
+    end: Finished | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    request: CompletionRequest
+    envelope: shapes.Envelope
+    answer_format: AnswerFormat
+    choices: tuple[_Choice, ...]
+    per_prompt: int
+    running: Choices
+    seconds: float
+
+    @property
+    def ends(self) -> list[Finished]:
+        return [choice.end for choice in self.choices if choice.end is not None]
+
+    def usage(self) -> dict[str, Any]:
+        return shapes.usage(self.ends, self.per_prompt)
+
+    def timings(self) -> dict[str, Any]:
+        return shapes.timings(self.ends, self.answer_format)
+
+    def extras(self) -> dict[str, Any]:
+        report = self.answer_format.report
+        return {} if report is None else {"gabarito": report}
+
+
+async def completions(request: Request, runtime: Runtime) -> Response:
+    """Serve one request.
+
+    Raises:
+        Exception: anything that `to_api_error` knows.
+    """
+    body = await read_json(request, max_bytes=runtime.max_body_bytes)
+    wanted = validated(CompletionRequest, body)
+    served = runtime.served
+    served.require_model(wanted.model)
+    if not wanted.stream:
+        return JSONResponse(await until_disconnect(request, lambda: _whole(served, wanted)))
+    answer = await until_disconnect(request, lambda: _begin(served, wanted))
+    return sse.EventStream(
+        _events(answer),
+        ping_seconds=served.settings.server.ping_seconds,
+        on_end=answer.running.cancel,
+        on_shutdown=answer.running.stop_for_shutdown,
+    )
+
+
+async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
+    """Prepare and submit; from here on the generations run."""
+    count = max_choices(wanted.n, served)
+    sampling = sampling_of(wanted, served)
+    answer_format = await served.formats.compile(wanted.response_format)
+    prompts = await anyio.to_thread.run_sync(_prompts, served, wanted, abandon_on_cancel=True)
+    if len(prompts) * count > MAX_ALL_CHOICES:
+        raise ApiError(
+            400,
+            f"Invalid value for 'prompt': with 'n' it asks for {len(prompts) * count} choices; "
+            f"this server gives at most {MAX_ALL_CHOICES}.",
+            param="prompt",
+            code="invalid_value",
+        )
+    requests = [
+        GenerationRequest(
+            prompt=prompt,
+            max_tokens=wanted.max_tokens or DEFAULT_MAX_TOKENS,
+            sampling=each,
+            stop=wanted.stops,
+            grammar=answer_format.grammar,
+            top_logprobs=wanted.logprobs,
+        )
+        for prompt, _ in prompts
+        for each in with_seeds(sampling, count)
+    ]
+    try:
+        running = Choices(served.engine, requests)
+    except ContextOverflowError as error:
+        overflow = to_api_error(error)
+        overflow.param = "prompt"
+        raise overflow from error
+    return _Answer(
+        request=wanted,
+        envelope=shapes.Envelope("cmpl", "text_completion", served.name, served.fingerprint),
+        answer_format=answer_format,
+        choices=tuple(_Choice(echo) for _, echo in prompts for _ in range(count)),
+        per_prompt=count,
+        running=running,
+        seconds=served.settings.server.request_timeout_seconds,
+    )
+
+
+def _prompts(served: Served, wanted: CompletionRequest) -> list[tuple[tuple[int, ...], str]]:
+    """(tokens, text to be echoed) of each prompt."""
+    prompt = wanted.prompt
+    is_one = isinstance(prompt, str) or isinstance(prompt[0], int)
+    each: list[str | list[int]] = [prompt] if is_one else list(prompt)
+    result: list[tuple[tuple[int, ...], str]] = []
+    for one in each:
+        tokens = _tokens(served, one) if isinstance(one, str) else tuple(one)
+        if not tokens:
+            raise ApiError(
+                400,
+                "Invalid value for 'prompt': a prompt can't be empty for this model.",
+                param="prompt",
+                code="invalid_value",
+            )
+        if isinstance(one, str) or not wanted.echo:
+            result.append((tokens, one if wanted.echo and isinstance(one, str) else ""))
+        else:
+            result.append((tokens, served.engine.detokenize(tokens)))
+    return result
+
+
+def _tokens(served: Served, text: str) -> tuple[int, ...]:
+    info = served.engine.info
+    written = bool(info.bos_token) and text.startswith(info.bos_token)
+    return tuple(
+        served.engine.tokenize(text, add_special=info.add_bos and not written, parse_special=True)
+    )
+
+
+async def _whole(served: Served, wanted: CompletionRequest) -> dict[str, Any]:
+    """The complete answer as one object."""
+    answer = await _begin(served, wanted)
+    async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
+        async for index, event in events:
+            choice = answer.choices[index]
+            if isinstance(event, TextPiece):
+                choice.parts.append(event.text)
+                choice.tokens += event.tokens
+            else:
+                choice.end = event
+    return answer.envelope.wrap(
+        [
+            {
+                "index": index,
+                "text": choice.echo + "".join(choice.parts),
+                "logprobs": _logprobs(answer, choice),
+                "finish_reason": choice.end.reason if choice.end else None,
+            }
+            for index, choice in enumerate(answer.choices)
+        ],
+        usage=answer.usage(),
+        timings=answer.timings(),
+        **answer.extras(),
+    )
+
+
+def _logprobs(answer: _Answer, choice: _Choice) -> dict[str, Any] | None:
+    """Of the tokens that nothing has told of yet."""
+    tokens, choice.tokens = choice.tokens, []
+    if answer.request.logprobs is None:
+        return None
+    shape = shapes.completion_logprobs(tokens, choice.length)
+    choice.length += sum(len(text) for text in shape["tokens"])
+    return shape
+
+
+async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
+    """The answer as a stream. An error that comes after its start is an event, and its end."""
+    try:
+        for index, choice in enumerate(answer.choices):
+            if choice.echo:
+                yield _chunk(answer, index, choice.echo)
+        async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
+            async for index, event in events:
+                choice = answer.choices[index]
+                if isinstance(event, TextPiece):
+                    choice.tokens += event.tokens
+                    yield _chunk(answer, index, event.text)
+                else:
+                    choice.end = event
+                    yield _finish(answer, index, event)
+        if answer.request.options.include_usage:
+            usage = answer.envelope.wrap([], usage=answer.usage(), timings=answer.timings())
+            yield sse.event(usage)
+    except Exception as error:
+        yield sse.event(to_api_error(error).envelope())
+        return
+    yield sse.DONE
+
+
+def _finish(answer: _Answer, index: int, end: Finished) -> ServerSentEvent:
+    more: dict[str, Any] = {}
+    if len(answer.ends) == len(answer.choices):  # the last one
+        more = answer.extras()
+        if not answer.request.options.include_usage:
+            more["timings"] = answer.timings()
+    return _chunk(answer, index, "", end.reason, **more)
+
+
+def _chunk(
+    answer: _Answer, index: int, text: str, reason: str | None = None, **more: Any
+) -> ServerSentEvent:
+    if answer.request.options.include_usage:
+        more["usage"] = None
+    choice = answer.choices[index]
+    logprobs = _logprobs(answer, choice) if choice.tokens else None
+    body = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+    return sse.event(answer.envelope.wrap([body], **more))

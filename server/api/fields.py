@@ -1,0 +1,215 @@
+"""Building blocks of the request models: field types, and what is refused by name.
+
+Three kinds of fields make up OpenAI's API, and all of them are known here:
+
+- supported ones have a type of their own;
+- harmless ones (`Accepted…`) are checked for their shape, and change nothing;
+- unsupported ones (`unsupported(...)`) may be absent, null, or one of the values that ask for
+  nothing; any other value is an error that names the field.
+
+Invariant: no field is ignored without a word in its description. Unions carry a discriminator whose
+tags begin with `#`, so that complaints name the field and not pydantic's branch.
+
+Read next: `server/api/models.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+MAX_STOPS = 4
+MAX_TOP_LOGPROBS = 20
+_INT64 = 2**63
+
+
+class RequestModel(BaseModel):
+    """Base of all request models: exact types, no unknown fields, immutable."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+def refuse(code: str, message: str, param: str = "") -> PydanticCustomError:
+    """An error of our own.
+
+    Args:
+        code: the API's code.
+        param: the field at fault, where the check sits on the object that holds it.
+    """
+    escaped = message.replace("{", "{{").replace("}", "}}")
+    return PydanticCustomError(code, escaped, {"param": param})
+
+
+def unsupported(name: str, *neutral: object, hint: str = "") -> Any:
+    """The type of a field that this server knows and can't serve.
+
+    Args:
+        neutral: values besides null that ask for nothing and are therefore fine.
+    """
+
+    def check(value: object) -> object:
+        if value is None or any(type(value) is type(n) and value == n for n in neutral):
+            return value
+        raise refuse(
+            "unsupported_parameter",
+            f"Unsupported parameter: '{name}' is not supported by this server{hint and '; ' + hint}"
+            ". Leave it out or send null.",
+        )
+
+    allowed = ", ".join(["null", *(repr(value) for value in neutral)])
+    return Annotated[
+        Any, AfterValidator(check), Field(description=f"Not supported: only {allowed} is accepted.")
+    ]
+
+
+def _not_empty(stops: str | list[str] | None) -> str | list[str] | None:
+    for stop in [stops] if isinstance(stops, str) else stops or []:
+        if not stop:
+            raise refuse("invalid_value", "Invalid value for 'stop': a stop string can't be empty.")
+    return stops
+
+
+def by_type(names: dict[type, str]) -> Discriminator:
+    """Chooses a union's branch by the value's own type."""
+
+    def choose(value: object) -> str | None:
+        return names.get(type(value))
+
+    words = {str: "a string", list: "an array", dict: "an object", type(None): "null"}
+    expected = " or ".join(words[kind] for kind in names)
+    return Discriminator(
+        choose,
+        custom_error_type="union_type",
+        custom_error_message=f"Input should be {expected}",
+    )
+
+
+Temperature = Annotated[
+    float | None, Field(ge=0, le=2, description="0 is greedy. Default: the server's setting.")
+]
+TopP = Annotated[
+    float | None, Field(gt=0, le=1, description="Nucleus sampling. Default: the server's setting.")
+]
+TopK = Annotated[
+    int | None,
+    Field(ge=0, lt=2**31, description="Keep the k likeliest tokens; 0 is off. An extension."),
+]
+MinP = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Keep tokens at least so likely as the likeliest. An extension."),
+]
+RepeatPenalty = Annotated[
+    float | None,
+    Field(gt=0, le=10, description="Above 1 discourages tokens already written. An extension."),
+]
+Penalty = Annotated[float | None, Field(ge=-2, le=2, description="As in OpenAI's API.")]
+LogitBias = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+    | None,
+    Field(
+        description="Token id (of this model's vocabulary, see /tokenize) -> -100..100, added to "
+        "the token's score. It never makes a token legal that a response_format forbids."
+    ),
+]
+Seed = Annotated[
+    int | None,
+    Field(ge=-_INT64, lt=_INT64, description="The same seed and request give the same answer."),
+]
+TokenLimit = Annotated[int | None, Field(ge=1, lt=2**31)]
+Count = Annotated[
+    int | None, Field(ge=1, description="How many choices. At most 8, or one a slot if more.")
+]
+Stop = Annotated[
+    Annotated[None, Tag("#null")]
+    | Annotated[str, Tag("#text")]
+    | Annotated[list[str], Field(max_length=MAX_STOPS), Tag("#list")],
+    by_type({str: "#text", list: "#list", type(None): "#null"}),
+    AfterValidator(_not_empty),
+    Field(description="One or up to four strings; the answer ends before the first to appear."),
+]
+AcceptedText = Annotated[str | None, Field(description="Accepted, and without effect here.")]
+AcceptedFlag = Annotated[bool | None, Field(description="Accepted, and without effect here.")]
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None,
+    Field(max_length=16, description="Accepted, and without effect: nothing is stored here."),
+]
+
+
+class StreamOptions(RequestModel):
+    """What a stream carries besides the answer."""
+
+    include_usage: bool | None = Field(
+        default=None, description="End with a chunk that holds `usage` and no choices."
+    )
+    include_obfuscation: bool | None = Field(
+        default=None, description="Accepted, and without effect: nothing is padded here."
+    )
+    include_region_events: bool | None = Field(
+        default=None,
+        description="An extension, chat only: add the named events `region_open`, `region_chunk` "
+        "and `region_close` where a region (content, reasoning, …) begins, goes on and ends.",
+    )
+
+
+class TextFormat(RequestModel):
+    """Free text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(RequestModel):
+    """Any JSON object. The word JSON need not appear in the messages."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchema(RequestModel):
+    """A named JSON Schema."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str | None = Field(default=None, description="Accepted; the model doesn't see it.")
+    schema_: dict[str, Any] | None = Field(
+        default=None,
+        alias="schema",
+        description="Keys are written in the schema's order. Absent: any JSON value.",
+    )
+    strict: bool | None = Field(
+        default=None,
+        description="true: a keyword that can't be enforced is an error that names it. "
+        "false or null: the rest is enforced, and the answer lists what was not.",
+    )
+
+
+class JsonSchemaFormat(RequestModel):
+    """JSON that fits a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+def _format_tag(value: object) -> str | None:
+    if value is None:
+        return "#null"
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    if isinstance(kind, str) and kind in {"text", "json_object", "json_schema"}:
+        return f"#{kind}"
+    return None
+
+
+ResponseFormat = Annotated[
+    Annotated[None, Tag("#null")]
+    | Annotated[TextFormat, Tag("#text")]
+    | Annotated[JsonObjectFormat, Tag("#json_object")]
+    | Annotated[JsonSchemaFormat, Tag("#json_schema")],
+    Discriminator(
+        _format_tag,
+        custom_error_type="union_tag",
+        custom_error_message="Input should be an object whose type is 'text', 'json_object' or "
+        "'json_schema'",
+    ),
+    Field(description="What the answer must be: free text, a JSON object, or JSON of a schema."),
+]

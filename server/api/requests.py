@@ -1,0 +1,84 @@
+"""What chat and plain completions have in common on the way to the engine.
+
+Invariant: a value that only the loaded model can judge (a token id, the number of choices) is
+checked here, and a wrong one is a 400 that names the field.
+
+Read next: `server/engine/types.py`, the engine's own request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from server.api.errors import ApiError
+from server.api.models import SampledRequest
+from server.api.runtime import Served
+from server.engine.types import SamplingParams
+
+#: Most choices of one request, where the engine has no more slots than that.
+MAX_CHOICES = 8
+
+
+def sampling_of(wanted: SampledRequest, served: Served) -> SamplingParams:
+    """The request's sampling parameters over the server's defaults.
+
+    Raises:
+        ApiError: 400, `logit_bias` names a token that the vocabulary doesn't have.
+    """
+    defaults = served.settings.sampling
+
+    def chosen(value: float | None, default: float) -> float:
+        return default if value is None else value
+
+    return SamplingParams(
+        temperature=chosen(wanted.temperature, defaults.temperature),
+        top_p=chosen(wanted.top_p, defaults.top_p),
+        top_k=defaults.top_k if wanted.top_k is None else wanted.top_k,
+        min_p=chosen(wanted.min_p, defaults.min_p),
+        seed=wanted.seed,
+        frequency_penalty=wanted.frequency_penalty or 0.0,
+        presence_penalty=wanted.presence_penalty or 0.0,
+        repeat_penalty=chosen(wanted.repeat_penalty, defaults.repeat_penalty),
+        logit_bias=_logit_bias(wanted.logit_bias or {}, served.engine.vocabulary.size),
+    )
+
+
+def _logit_bias(wanted: Mapping[str, float], size: int) -> dict[int, float]:
+    bias: dict[int, float] = {}
+    for name, value in wanted.items():
+        if int(name) >= size:
+            raise ApiError(
+                400,
+                f"Invalid value for 'logit_bias': token {name} is not in this model's vocabulary "
+                f"of {size} tokens.",
+                param=f"logit_bias.{name}",
+                code="invalid_value",
+            )
+        bias[int(name)] = value
+    return bias
+
+
+def max_choices(wanted: int | None, served: Served) -> int:
+    """The number of choices.
+
+    Raises:
+        ApiError: 400, more than one request may have.
+    """
+    count = wanted or 1
+    limit = max(MAX_CHOICES, served.settings.engine.n_seq)
+    if count > limit:
+        raise ApiError(
+            400,
+            f"Invalid value for 'n': this server gives at most {limit} choices, not {count}.",
+            param="n",
+            code="invalid_value",
+        )
+    return count
+
+
+def with_seeds(sampling: SamplingParams, count: int) -> list[SamplingParams]:
+    """The sampling parameters of each choice: a given seed counts up, so that choices differ."""
+    if sampling.seed is None:
+        return [sampling] * count
+    return [replace(sampling, seed=sampling.seed + index) for index in range(count)]

@@ -1,0 +1,221 @@
+"""The loaded model and what is made once for it; and the way there.
+
+    LOADING ──▶ READY ──▶ CLOSED
+        └─────▶ FAILED (stays; `/ready` says why)
+
+Invariant: a `Served` is complete and never changes; handlers get one from
+`Runtime.served`, or a 503.
+Loading runs in its own thread, so that `/health` answers from the first moment.
+
+Read next: `server/api/chat.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grammar import Budget, GrammarCache
+from parsing import ResponseTemplate
+from server.api.errors import ApiError, NotReadyError
+from server.api.structured import FormatCompiler
+from server.catalogue import served_name
+from server.engine.engine import Engine
+from server.engine.loading import load_engine
+from server.fetch import cache_dir, resolve_model
+from server.prompt import ChatTemplate
+from server.settings import Settings
+from server.templates import chat_template_for, response_template_for, without_tool_calls
+
+LOGGER = logging.getLogger("gabarito.api")
+
+#: The name under which the served model can always be asked for.
+ALIAS = "default"
+
+#: What `Retry-After` says while the model is being loaded, and after that has failed, in seconds.
+_RETRY_LOADING = 2
+_RETRY_FAILED = 60
+
+#: Where the vocabularies' byte tries are kept, inside the cache directory.
+TRIES = "tries"
+
+#: Grammar states come in bursts and live long: the collector looks less often than by default.
+_GC_THRESHOLDS = (50_000, 50, 50)
+
+
+class State(StrEnum):
+    """Where the runtime stands."""
+
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One loaded model, as the handlers need it.
+
+    fingerprint  `system_fingerprint` of the answers: changes with the model
+    created      seconds since the epoch
+    """
+
+    name: str
+    engine: Engine
+    chat_template: ChatTemplate
+    response_template: ResponseTemplate
+    formats: FormatCompiler
+    settings: Settings
+    fingerprint: str
+    created: int
+
+    def require_model(self, name: str) -> None:
+        """Check the `model` of a request.
+
+        Raises:
+            ApiError: 404, it isn't the served one.
+        """
+        if name not in (self.name, ALIAS):
+            raise ApiError(
+                404,
+                f"The model {name!r} does not exist here; this server serves {self.name!r} "
+                f"(also called {ALIAS!r}).",
+                param="model",
+                code="model_not_found",
+            )
+
+
+def local_runtime(settings: Settings, engine: Engine | None = None) -> Runtime:
+    """A runtime for `engine`, or else for the model of the settings."""
+
+    def load() -> Served:
+        name = served_name(settings)
+        if engine is not None:
+            return serve_engine(name, engine, settings)
+        served = serve_engine(name, _load_engine(settings), settings)
+        _settle(served)
+        return served
+
+    return Runtime(load, max_body_bytes=settings.server.max_body_bytes)
+
+
+def _load_engine(settings: Settings) -> Engine:
+    """Fetch the model if need be, and load it."""
+    path = resolve_model(settings)
+    return load_engine(path, settings.engine, trie_dir=cache_dir(settings) / TRIES)
+
+
+def _settle(served: Served) -> None:
+    """Do now what the first request would otherwise wait for, and spare the collector the result.
+
+    What is there by now stays for good: without `gc.freeze` every full collection would walk over
+    the vocabulary and its trie, which takes longer than a token.
+    """
+    served.formats.warm_up()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def serve_engine(name: str, engine: Engine, settings: Settings) -> Served:
+    """Make everything that is made once for a loaded engine.
+
+    Raises:
+        ValueError: the chat template or the response template can't be used.
+    """
+    chat_template = chat_template_for(engine, settings)
+    budget = settings.grammar.budget
+    cache = GrammarCache(
+        max_bytes=settings.grammar.cache_bytes,
+        budget=None if budget is None else Budget(regex_steps=budget),
+    )
+    return Served(
+        name=name,
+        engine=engine,
+        chat_template=chat_template,
+        response_template=without_tool_calls(response_template_for(chat_template, settings)),
+        formats=FormatCompiler(cache, engine.vocabulary, settings.grammar.whitespace),
+        settings=settings,
+        fingerprint="fp_"
+        + hashlib.sha256(
+            f"{engine.info.name}\0{engine.vocabulary.fingerprint}".encode()
+        ).hexdigest()[:12],
+        created=int(time.time()),
+    )
+
+
+class Runtime:
+    """Holds the state, and the `Served` once there is one. Safe to use from any thread."""
+
+    def __init__(self, load: Callable[[], Served], *, max_body_bytes: int) -> None:
+        """`load` does the work; it is called once, by `start()`."""
+        self.max_body_bytes = max_body_bytes
+        self._load = load
+        self._lock = threading.Lock()
+        self._state = State.LOADING
+        self._served: Served | None = None
+        self._reason = "The model is being loaded."
+
+    @property
+    def state(self) -> State:
+        """Where the runtime stands; READY also means that the engine takes requests."""
+        if self._state is State.READY and self._served and not self._served.engine.ready:
+            return State.FAILED
+        return self._state
+
+    @property
+    def served(self) -> Served:
+        """The loaded model.
+
+        Raises:
+            NotReadyError: there is none (yet).
+        """
+        state = self.state
+        if state is State.READY:
+            assert self._served is not None
+            return self._served
+        if state is State.LOADING:
+            raise NotReadyError(
+                self._reason, code="model_loading", retry_after_seconds=_RETRY_LOADING
+            )
+        reason = self._reason if self._state is State.FAILED else "The engine has stopped."
+        raise NotReadyError(reason, code="model_failed", retry_after_seconds=_RETRY_FAILED)
+
+    def start(self, *, in_background: bool = True) -> None:
+        """Load the model; in a daemon thread unless told otherwise."""
+        if in_background:
+            threading.Thread(target=self._run, name="gabarito-load", daemon=True).start()
+        else:
+            self._run()
+
+    def close(self) -> None:
+        """Stop the engine, or whatever is being loaded as soon as it is there."""
+        with self._lock:
+            self._state = State.CLOSED
+            served, self._served = self._served, None
+        if served is not None:
+            served.engine.close()
+
+    def _run(self) -> None:
+        try:
+            served = self._load()
+        except Exception as error:  # whatever it is: the server stays up and says so
+            LOGGER.error("the model can't be served", exc_info=error)
+            with self._lock:
+                if self._state is State.LOADING:
+                    self._state = State.FAILED
+                    self._reason = f"The model can't be served: {error}"
+            return
+        with self._lock:
+            wanted = self._state is State.LOADING
+            if wanted:
+                self._served = served
+                self._state = State.READY
+        if not wanted:
+            served.engine.close()

@@ -1,0 +1,142 @@
+"""The wire objects of OpenAI's API, built from the engine's values. Pure functions of plain data.
+
+Invariant: numbers that JSON can't write never come out, and every object of one answer carries the
+same `id`, `created` and `model` (they are all made by one `Envelope`).
+
+Read next: `server/api/chat.py`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from server.api.structured import AnswerFormat
+from server.deltas import AnswerMessage
+from server.engine.types import Finished, TokenRecord
+
+#: What the API writes for a log-probability that is minus infinity.
+LOWEST_LOGPROB = -9999.0
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What all objects of one answer share."""
+
+    prefix: str
+    kind: str
+    model: str
+    fingerprint: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def wrap(self, choices: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+        """An answer, or a chunk of one."""
+        return {
+            "id": f"{self.prefix}-{self.id}",
+            "object": self.kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": list(choices),
+            **more,
+        }
+
+
+def message(answer: AnswerMessage) -> dict[str, Any]:
+    """`choices[].message` of a chat answer."""
+    shape: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+    if answer.reasoning is not None:
+        shape["reasoning_content"] = answer.reasoning
+    return {**answer.extra, **shape}
+
+
+def chat_logprobs(tokens: Iterable[TokenRecord]) -> dict[str, Any]:
+    """`choices[].logprobs` of chat."""
+    return {
+        "content": [
+            {
+                **_token(token.data, token.logprob),
+                "top_logprobs": [_token(data, logprob) for _, data, logprob in token.top],
+            }
+            for token in tokens
+        ],
+        "refusal": None,
+    }
+
+
+def completion_logprobs(tokens: Sequence[TokenRecord], offset: int) -> dict[str, Any]:
+    """`choices[].logprobs` of plain completions; `offset` counts the characters before them."""
+    texts = [token.data.decode("utf-8", "replace") for token in tokens]
+    offsets: list[int] = []
+    for text in texts:
+        offsets.append(offset)
+        offset += len(text)
+    return {
+        "tokens": texts,
+        "token_logprobs": [_finite(token.logprob) for token in tokens],
+        "top_logprobs": [
+            {data.decode("utf-8", "replace"): _finite(logprob) for _, data, logprob in token.top}
+            for token in tokens
+        ],
+        "text_offset": offsets,
+    }
+
+
+def _token(data: bytes, logprob: float | None) -> dict[str, Any]:
+    return {
+        "token": data.decode("utf-8", "replace"),
+        "logprob": _finite(logprob),
+        "bytes": list(data),
+    }
+
+
+def _finite(logprob: float | None) -> float:
+    # NaN compares false with everything, so it falls to the lowest value as well.
+    return logprob if logprob is not None and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB
+
+
+def usage(ends: Sequence[Finished], choices_per_prompt: int = 1) -> dict[str, Any]:
+    """`usage` of an answer; `ends` in the order of the choices. A prompt counts once."""
+    prompts = ends[::choices_per_prompt]
+    prompt_tokens = sum(end.usage.prompt_tokens for end in prompts)
+    completion_tokens = sum(end.usage.completion_tokens for end in ends)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(end.usage.cached_tokens for end in prompts)},
+    }
+
+
+def timings(ends: Sequence[Finished], answer_format: AnswerFormat) -> dict[str, Any]:
+    """Where the time of an answer went, in milliseconds.
+
+    With several choices, which run side by side, the waits are the longest ones, and times a token
+    are means. `mask_share` is the part of the decoding time that was spent in the grammar.
+    """
+    all_timings = [end.timings for end in ends]
+    tokens = sum(timing.tokens for timing in all_timings)
+    decode_ms = sum(timing.decode_ms for timing in all_timings)
+    mask_ms = sum(timing.mask_ms for timing in all_timings)
+    return {
+        "grammar": {
+            "compile_ms": _rounded(answer_format.compile_ms),
+            "cache": answer_format.cache,
+        },
+        "queue_ms": _rounded(max(timing.queue_ms for timing in all_timings)),
+        "prompt_ms": _rounded(max(timing.prompt_ms for timing in all_timings)),
+        "decode_ms": _rounded(max(timing.decode_ms for timing in all_timings)),
+        "mask_ms": _rounded(mask_ms),
+        "sample_ms": _rounded(sum(timing.sample_ms for timing in all_timings)),
+        "per_token_ms": _rounded(decode_ms / tokens) if tokens else None,
+        "mask_share": round(min(1.0, mask_ms / decode_ms), 4) if decode_ms > 0 else None,
+        "tokens": tokens,
+    }
+
+
+def _rounded(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds, 3)

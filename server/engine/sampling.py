@@ -1,0 +1,336 @@
+"""The masked sampler. The order of its steps is fixed, and the mask comes first:
+
+    mask         illegal tokens get -inf (or, when few are legal, only those are looked at)
+    bias         logit bias, then repeat, frequency and presence penalty over generated tokens
+    temperature  scores / T; at T = 0 the highest score wins, the lowest id among equals
+    top-k        the k highest scores (lowest ids among equals)
+    min-p        tokens at least min_p times as likely as the likeliest
+    top-p        the likeliest that together reach top_p of what min-p left
+    pick         one uniform number against the cumulative distribution
+
+Filters that ran before the mask could leave nothing legal; after it they always keep the best
+legal token. Invariants: an illegal token is never returned, whatever logits and bias are; nothing
+legal raises `NoLegalContinuation` before any arithmetic; a single legal token is returned without
+arithmetic and without using up randomness; a mask that allows everything takes the same path as
+no mask at all, so the tokens are bit-identical.
+
+Log-probabilities and diagnostics are of the masked (raw) distribution at temperature 1, before
+bias and penalties. Read next: `scheduler.py`, which calls `Sampler.sample` once per step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grammar import NoLegalContinuation
+from server.engine.errors import BadLogitsError
+from server.engine.model import Logits
+from server.engine.types import SamplingParams, StepDiagnostics
+
+Ids = NDArray[np.signedinteger[Any]]
+Mask = NDArray[np.uint32]
+
+_FEW = 256  # legal tokens up to this many are looked at one by one, not as a whole vocabulary
+_FIRST_GUESS = 256  # how many candidates top-p sorts before it looks further
+_BIN_SHIFT = 20  # of a float32's bits, leaves the exponent and three bits of the mantissa
+_BLOCK = 256  # weights added up at once when a token is drawn from many
+_HUGE = np.float32(1e30)
+_COLDEST = 1e-30  # a positive temperature below it would be 0 in float32
+
+
+class Choice(NamedTuple):
+    """The token picked, with its log-probability and the likeliest (id, logprob) if asked for."""
+
+    token: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...]
+    diagnostics: StepDiagnostics | None
+
+
+class Workspace:
+    """Buffers of vocabulary size, shared by all samplers of one thread."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        self.scores: Logits = np.empty(vocab_size, dtype=np.float32)
+        self.illegal: NDArray[np.bool_] = np.empty(vocab_size, dtype=np.bool_)
+
+
+class Sampler:
+    """Picks the tokens of one answer; holds its random numbers and its penalty counts.
+
+    Args:
+        params: see `SamplingParams`.
+        workspace: of the thread that calls `sample`.
+        top_logprobs: None for no log-probabilities, else how many alternatives to report.
+        diagnostics: whether to report `StepDiagnostics`.
+        entropy: seeds the generator where `params.seed` is None; None draws fresh entropy.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        workspace: Workspace,
+        *,
+        top_logprobs: int | None = None,
+        diagnostics: bool = False,
+        entropy: np.random.SeedSequence | None = None,
+    ) -> None:
+        self._params = params
+        self._work = workspace
+        self._top_logprobs = top_logprobs
+        self._diagnostics = diagnostics
+        seed = entropy if params.seed is None else params.seed & (2**64 - 1)
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        self._counts: Counter[int] = Counter()
+        self._penalised = (
+            params.frequency_penalty != 0
+            or params.presence_penalty != 0
+            or params.repeat_penalty != 1
+        )
+        bias = sorted(
+            (token, value)
+            for token, value in params.logit_bias.items()
+            if 0 <= token < workspace.vocab_size
+        )
+        self._bias_ids = np.array([token for token, _ in bias], dtype=np.int64)
+        self._bias = np.array([value for _, value in bias], dtype=np.float32)
+
+    def accept(self, token: int) -> None:
+        """Count a generated token for the penalties."""
+        if self._penalised:
+            self._counts[token] += 1
+
+    def sample(self, logits: Logits, mask: Mask | None = None, ids: Ids | None = None) -> Choice:
+        """Pick a token.
+
+        Args:
+            logits: float32[V], not modified.
+            mask: packed uint32[ceil(V/32)], or None if everything is legal.
+            ids: the legal ids, where they are few and known; must agree with `mask`.
+
+        Raises:
+            NoLegalContinuation: the mask is empty (its `state` is empty; the caller knows it).
+            BadLogitsError: the logits are not all finite.
+        """
+        with np.errstate(over="ignore", under="ignore"):  # exp of far-off scores is 0, as it should
+            _require_finite(logits)
+            everything = self._work.vocab_size
+            count = everything
+            if ids is not None:
+                ids = _ascending(ids)
+                count = int(ids.size)
+            elif mask is not None:
+                count = self._unpack(mask)
+                if count <= _FEW:
+                    ids = np.flatnonzero(~self._work.illegal)
+            if count == everything:
+                ids = None
+            if count == 0:
+                raise NoLegalContinuation("")
+            if count == 1:
+                assert ids is not None, "a vocabulary has more than one token"
+                token = int(ids[0])
+            else:
+                token = self._pick(logits, ids, masked=ids is None and count < everything)
+            return self._describe(logits, ids, count, token)
+
+    # --- the steps, in order ---------------------------------------------------------------
+
+    def _pick(self, logits: Logits, ids: Ids | None, *, masked: bool) -> int:
+        params = self._params
+        scores = self._masked_scores(logits, ids, masked=masked)
+        self._add_bias(scores, ids)
+        self._penalise(scores, ids)
+        if params.temperature == 0:
+            return _id_at(ids, int(scores.argmax()))
+        # Subtracting the maximum first keeps tiny temperatures from overflowing.
+        scores -= scores.max()
+        scores /= np.float32(max(params.temperature, _COLDEST))
+        if 0 < params.top_k < scores.size:
+            best = _highest(scores, params.top_k)
+            scores, ids = scores[best], best if ids is None else ids[best]
+        weights = np.exp(scores, out=scores)
+        if params.min_p > 0:
+            weights[weights < params.min_p * weights.max()] = 0
+        if params.top_p < 1:
+            kept = _nucleus(weights, params.top_p)
+            weights, ids = weights[kept], kept if ids is None else ids[kept]
+        return _id_at(ids, self._draw(weights))
+
+    def _masked_scores(self, logits: Logits, ids: Ids | None, *, masked: bool) -> Logits:
+        """The legal tokens' logits, to be written to: a selection, or all with -inf for illegal.
+
+        They are cut off at ±1e30, so that no bias or penalty can turn a legal one into infinity.
+        """
+        if ids is not None:
+            return logits[ids].clip(-_HUGE, _HUGE)
+        scores = np.clip(logits, -_HUGE, _HUGE, out=self._work.scores)
+        if masked:
+            np.copyto(scores, -np.inf, where=self._work.illegal)
+        return scores
+
+    def _add_bias(self, scores: Logits, ids: Ids | None) -> None:
+        if self._bias_ids.size:
+            at, known = _positions(self._bias_ids, ids)
+            scores[at] += self._bias[known]
+
+    def _penalise(self, scores: Logits, ids: Ids | None) -> None:
+        if not self._counts:
+            return
+        params = self._params
+        tokens = np.fromiter(self._counts.keys(), dtype=np.int64, count=len(self._counts))
+        counts = np.fromiter(self._counts.values(), dtype=np.float32, count=len(self._counts))
+        at, known = _positions(tokens, ids)
+        affected = scores[at]
+        repeat = np.float32(params.repeat_penalty)
+        affected = np.where(affected > 0, affected / repeat, affected * repeat)
+        affected -= np.float32(params.frequency_penalty) * counts[known]
+        affected -= np.float32(params.presence_penalty)
+        scores[at] = affected
+
+    def _draw(self, weights: Logits) -> int:
+        """Index of a weight, with probability in proportion; a weight of 0 is never drawn.
+
+        Two levels, blocks and then the weights of one block, since a running sum over a whole
+        vocabulary costs more than all the other steps together.
+        """
+        point = self._random.random()
+        begin, end = 0, weights.size
+        if weights.size > 2 * _BLOCK:
+            blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK))
+            block, point = _fall(blocks, point)
+            begin, end = block * _BLOCK, (block + 1) * _BLOCK
+        index, _ = _fall(weights[begin:end], point)
+        return begin + index
+
+    # --- what is reported ------------------------------------------------------------------
+
+    def _describe(self, logits: Logits, ids: Ids | None, count: int, token: int) -> Choice:
+        if self._top_logprobs is None and not self._diagnostics:
+            return Choice(token, None, (), None)
+        everything = count == self._work.vocab_size
+        if ids is None and not everything:
+            ids = np.flatnonzero(~self._work.illegal)
+        legal = logits if ids is None else logits[ids]
+        legal_sum = _log_sum_exp(legal)
+        diagnostics = None
+        if self._diagnostics:
+            kl = 0.0 if everything else max(0.0, _log_sum_exp(logits) - legal_sum)
+            wanted = int(logits.argmax())
+            overruled = ids is not None and not bool(np.any(ids == wanted))
+            diagnostics = StepDiagnostics(
+                legal_count=count,
+                legal_mass=float(np.exp(-kl)),
+                kl=kl,
+                wanted=wanted,
+                overruled=overruled,
+                forced=count == 1,
+            )
+        if self._top_logprobs is None:
+            return Choice(token, None, (), diagnostics)
+        top: tuple[tuple[int, float], ...] = ()
+        if self._top_logprobs:
+            best = _highest(legal, min(self._top_logprobs, legal.size))
+            best = best[np.argsort(-legal[best], kind="stable")]
+            top = tuple((_id_at(ids, int(i)), float(legal[i]) - legal_sum) for i in best)
+        return Choice(token, float(logits[token]) - legal_sum, top, diagnostics)
+
+    def _unpack(self, mask: Mask) -> int:
+        """Mask bits -> `workspace.illegal`; returns how many tokens are legal."""
+        octets = mask.astype("<u4", copy=False).view(np.uint8)
+        bits = np.unpackbits(octets, count=self._work.vocab_size, bitorder="little")
+        np.equal(bits, 0, out=self._work.illegal)
+        return int(np.count_nonzero(bits))
+
+
+def _require_finite(logits: Logits) -> None:
+    # A sum is finite only if every term is; the second look is for sums that overflow.
+    with np.errstate(invalid="ignore"):
+        total = np.add.reduce(logits)
+    if not np.isfinite(total) and not np.isfinite(logits).all():
+        bad = int(np.count_nonzero(~np.isfinite(logits)))
+        raise BadLogitsError(f"{bad} of the model's {logits.size} logits are not finite")
+
+
+def _id_at(ids: Ids | None, index: int) -> int:
+    return index if ids is None else int(ids[index])
+
+
+def _ascending(ids: Ids) -> Ids:
+    """The ids in ascending order (as they usually are), so that ties go to the lowest."""
+    if ids.size > 1 and bool(np.any(ids[1:] <= ids[:-1])):
+        return np.unique(ids)
+    return ids
+
+
+def _positions(tokens: NDArray[np.int64], ids: Ids | None) -> tuple[Ids, NDArray[np.bool_]]:
+    """Where in `ids` the tokens stand, and which of the tokens stand there at all."""
+    if ids is None:
+        return tokens, np.ones(tokens.size, dtype=np.bool_)
+    at = np.minimum(np.searchsorted(ids, tokens), ids.size - 1)
+    known = ids[at] == tokens
+    return at[known], known
+
+
+def _fall(weights: Logits, point: float) -> tuple[int, float]:
+    """The weight in which a point of [0, 1) falls, and how far into it, again in [0, 1]."""
+    cumulative = np.cumsum(weights, dtype=np.float64)
+    target = point * cumulative[-1]
+    index = int(np.searchsorted(cumulative, target, side="right"))
+    if index >= weights.size:  # the product was rounded up to the total
+        index = int(np.flatnonzero(weights)[-1])
+    width = float(weights[index])
+    return index, min(max(0.0, (target - (cumulative[index] - width)) / width), 1.0)
+
+
+def _highest(scores: Logits, k: int) -> NDArray[np.int64]:
+    """Positions of the k highest scores, ascending; among equals the first ones."""
+    if k >= scores.size:
+        return np.arange(scores.size)
+    threshold = np.partition(scores, scores.size - k)[scores.size - k]
+    above = np.flatnonzero(scores > threshold)
+    equal = np.flatnonzero(scores == threshold)[: k - above.size]
+    return np.sort(np.concatenate((above, equal)))
+
+
+def _nucleus(weights: Logits, top_p: float) -> NDArray[np.int64]:
+    """Positions, ascending, of the fewest heaviest weights that reach `top_p` of the total."""
+    goal = top_p * float(weights.sum(dtype=np.float64))
+    best = _highest(weights, _FIRST_GUESS)
+    if best.size < weights.size and weights[best].sum(dtype=np.float64) < goal:
+        return _wide_nucleus(weights, goal)
+    return np.sort(_heaviest(weights, best, goal))
+
+
+def _wide_nucleus(weights: Logits, goal: float) -> NDArray[np.int64]:
+    """The same without sorting them all: only those in the bin where the goal is reached.
+
+    The bit patterns of positive floats order as the floats do, so their high bits are bins.
+    """
+    bins = weights.view(np.int32) >> _BIN_SHIFT
+    masses = np.bincount(bins, weights=weights)
+    from_top = np.cumsum(masses[::-1])
+    steps = min(int(np.searchsorted(from_top, goal)), masses.size - 1)
+    edge = masses.size - 1 - steps
+    before = float(from_top[steps - 1]) if steps else 0.0
+    keep = bins > edge
+    keep[_heaviest(weights, np.flatnonzero(bins == edge), goal - before)] = True
+    return np.flatnonzero(keep)
+
+
+def _heaviest(weights: Logits, among: NDArray[np.int64], goal: float) -> NDArray[np.int64]:
+    """The fewest of some positions whose weights reach the goal, heaviest first."""
+    order = among[np.argsort(-weights[among], kind="stable")]
+    cumulative = np.cumsum(weights[order], dtype=np.float64)
+    return order[: int(np.searchsorted(cumulative, goal)) + 1]
+
+
+def _log_sum_exp(values: Logits) -> float:
+    """ln of the sum of exp, in float64 where it is added up."""
+    highest = float(values.max())
+    return highest + float(np.log(np.exp(values - np.float32(highest)).sum(dtype=np.float64)))

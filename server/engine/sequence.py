@@ -1,0 +1,213 @@
+"""One request on its way: its tokens, its matcher, its sampler, its text.
+
+`Sequence.take(logits)` is one step of the masked loop: mask → sample → advance → text → end?
+What has been computed for a sequence follows from its tokens and the slot it sits in:
+
+    tokens                        the prompt, then what was generated
+    tokens[0 : len(slot.tokens)]  is in the model's cache
+    tokens[len(slot.tokens) :]    is pending; at least one token while the sequence lives
+
+so a sequence in prefill, one that decodes, and one that was preempted and starts over are the same
+thing. Invariant: only the engine's thread touches a sequence; the outlet's `cancelled` flag is all
+that other threads may set. Read next: `scheduler.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from grammar import NoLegalContinuation
+from server.engine.model import LanguageModel, Logits
+from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace
+from server.engine.text import TextAssembler
+from server.engine.types import (
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    GenerationRequest,
+    Timings,
+    TokenRecord,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from grammar import Matcher
+
+
+class Outlet(Protocol):
+    """Where a sequence's events go."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the reader has gone; may become true at any time, on any thread."""
+
+    def deliver(self, events: list[GenerationEvent]) -> None:
+        """Hand events over, in order. Must not block and must not raise."""
+
+
+class Sequence:
+    """One request in flight. `limit` is the most tokens that prompt and answer may have."""
+
+    def __init__(
+        self, request: GenerationRequest, outlet: Outlet, model: LanguageModel, limit: int
+    ) -> None:
+        self.request = request
+        self.outlet = outlet
+        self.tokens: list[int] = list(request.prompt)
+        self.cached_tokens = 0
+        self.end: FinishReason | None = None
+        self._model = model
+        self._limit = limit
+        self._text = TextAssembler(request.stop)
+        self._sampled = 0
+        self._sampler: Sampler | None = None
+        self._matcher: Matcher | None = None
+        self._mask: Mask | None = None
+        self._ids: Ids | None = None
+        self._clock = _Clock()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has had a slot before."""
+        return self._sampler is not None
+
+    @property
+    def completion_tokens(self) -> int:
+        """Generated tokens, the end token not counted."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    def start(
+        self, workspace: Workspace, entropy: np.random.SeedSequence | None
+    ) -> list[GenerationEvent]:
+        """Prepare for sampling. Ends at once if the grammar allows nothing but the end token."""
+        request = self.request
+        self._clock.placed = time.perf_counter()
+        self._sampler = Sampler(
+            request.sampling,
+            workspace,
+            top_logprobs=request.top_logprobs,
+            diagnostics=request.trace,
+            entropy=entropy,
+        )
+        if request.grammar is None:
+            return []
+        self._matcher = request.grammar.start()
+        if self._look_ahead():
+            self.end = "stop"
+        self._clock.mask += time.perf_counter() - self._clock.placed
+        return [self._finished()] if self.end else []
+
+    def take(self, logits: Logits) -> list[GenerationEvent]:
+        """One step with the logits that follow `tokens`; returns the events it gives rise to.
+
+        Raises:
+            NoLegalContinuation: the grammar allows no token here.
+            BadLogitsError: the logits are not finite.
+        """
+        assert self.end is None, "the sequence has ended"
+        choice = self._sample(logits)
+        record = self._record(choice)
+        pieces = []
+        if choice.token in self._model.info.eos_ids:
+            self.end = "stop"
+            if self.request.trace:
+                pieces.append(self._text.push(b"", record))
+        else:
+            self.tokens.append(choice.token)
+            pieces.append(self._text.push(record.data, record))
+            self.end = self._end_after(choice.token)
+        if self.end:
+            pieces.append(self._text.finish())
+        events: list[GenerationEvent] = [piece for piece in pieces if piece is not None]
+        return [*events, self._finished()] if self.end else events
+
+    # --- the parts of a step ---------------------------------------------------------------
+
+    def _sample(self, logits: Logits) -> Choice:
+        assert self._sampler is not None, "start() comes first"
+        begin = time.perf_counter()
+        if not self._sampled:
+            self._clock.first_logits = begin
+        try:
+            choice = self._sampler.sample(logits, self._mask, self._ids)
+        except NoLegalContinuation as error:
+            assert self._matcher is not None, "without a grammar everything is legal"
+            raise NoLegalContinuation(self._matcher.describe()) from error
+        self._sampler.accept(choice.token)
+        self._sampled += 1
+        self._clock.sample += time.perf_counter() - begin
+        return choice
+
+    def _end_after(self, token: int) -> FinishReason | None:
+        """Advance the matcher; whether, and why, the answer ends with this token."""
+        if self._text.stop_sequence is not None:
+            return "stop"
+        if self._matcher is not None:
+            begin = time.perf_counter()
+            self._matcher.advance(token)
+            only_end = self._look_ahead()
+            self._clock.mask += time.perf_counter() - begin
+            if only_end:
+                return "stop"
+        most = self.request.max_tokens
+        if (most is not None and self.completion_tokens >= most) or len(self.tokens) >= self._limit:
+            return "length"
+        return None
+
+    def _look_ahead(self) -> bool:
+        """Get the next step's mask; whether the end tokens are all it allows."""
+        assert self._matcher is not None
+        self._mask = self._matcher.mask()
+        ids = self._ids = self._matcher.legal_ids()
+        eos_ids = self._model.info.eos_ids
+        return (
+            ids is not None
+            and 0 < ids.size <= len(eos_ids)
+            and all(token in eos_ids for token in ids.tolist())
+        )
+
+    def _record(self, choice: Choice) -> TokenRecord:
+        text = self._model.token_text
+        return TokenRecord(
+            id=choice.token,
+            data=text(choice.token),
+            logprob=choice.logprob,
+            top=tuple((token, text(token), logprob) for token, logprob in choice.top),
+            diagnostics=choice.diagnostics,
+        )
+
+    def _finished(self) -> Finished:
+        assert self.end is not None
+        stop_sequence = self._text.stop_sequence
+        return Finished(
+            reason=self.end if stop_sequence is None else "stop",
+            stop_sequence=stop_sequence,
+            usage=Usage(len(self.request.prompt), self.completion_tokens, self.cached_tokens),
+            timings=self._clock.timings(self._sampled),
+        )
+
+
+class _Clock:
+    """The moments and sums, in seconds, that `Timings` are made of."""
+
+    def __init__(self) -> None:
+        self.submitted = time.perf_counter()
+        self.placed = self.submitted
+        self.first_logits: float | None = None
+        self.mask = 0.0
+        self.sample = 0.0
+
+    def timings(self, tokens: int) -> Timings:
+        now = time.perf_counter()
+        first_logits = now if self.first_logits is None else self.first_logits
+        return Timings(
+            queue_ms=(self.placed - self.submitted) * 1e3,
+            prompt_ms=(first_logits - self.placed) * 1e3,
+            decode_ms=(now - first_logits) * 1e3,
+            mask_ms=self.mask * 1e3,
+            sample_ms=self.sample * 1e3,
+            tokens=tokens,
+        )

@@ -1,0 +1,327 @@
+"""Chat messages -> the prompt's text and tokens, by the model's own chat template.
+
+The template is the jinja2 source that a GGUF carries in its metadata. It is run in a sandbox that
+can't reach anything but its variables, with the helpers that such templates expect
+(`raise_exception`, `strftime_now`, `tojson`, `{% generation %}`, loop controls).
+
+Invariant: only the template writes special tokens. A client's text that spells one, such as
+`<|im_end|>`, reaches the model as ordinary characters. For that, every place in the client's
+strings where a special token is spelled is marked by one private character before rendering; the
+rendered text is cut at the marks, and the spelling behind each mark is tokenised as plain text.
+Everything else is tokenised in one go, so that ordinary conversations get exactly the tokens that
+the whole rendered text has.
+
+Read next: `server/deltas.py`, which reads the answer that the prompt brings forth.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Protocol
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+#: Used for a model whose file has no chat template: ChatML, the commonest turn format.
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+#: Variables that the server sets itself; a request's `chat_template_kwargs` can't.
+RESERVED = frozenset(
+    {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt", "raise_exception"}
+)
+
+#: Where marks are looked for: characters that Unicode keeps for private use.
+_MARKS = range(0xE000, 0xF900)
+
+
+class ChatTemplateError(ValueError):
+    """These messages, or these template arguments, can't be rendered by the model's template."""
+
+    def __init__(self, message: str, *, param: str = "messages") -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class ChatTemplateSourceError(ValueError):
+    """The template itself isn't valid jinja2."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPiece:
+    """A stretch of the prompt; `plain` means that special tokens in it are just text."""
+
+    text: str
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt as pieces whose texts, joined, are what the template wrote."""
+
+    pieces: tuple[PromptPiece, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole prompt: also the prefix that the response template looks at."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+class Tokenizer(Protocol):
+    """The one method of an engine that this module needs."""
+
+    def tokenize(
+        self, text: str, *, add_special: bool = False, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of `text`; `add_special` adds what the model wants in front (a BOS)."""
+
+
+class ChatTemplate:
+    """A compiled chat template. Rendering is a pure function of its arguments and the clock."""
+
+    def __init__(
+        self,
+        source: str | None,
+        *,
+        bos_token: str = "",
+        eos_token: str = "",
+        guarded: Iterable[str] = (),
+    ) -> None:
+        """Compile `source` (None: ChatML).
+
+        Args:
+            guarded: the spellings of special tokens that a client's text must not turn into tokens.
+
+        Raises:
+            ChatTemplateSourceError: `source` isn't valid jinja2.
+        """
+        self.source = CHATML if source is None else source
+        self.is_fallback = source is None
+        self._bos_token = bos_token
+        self._eos_token = eos_token
+        self._guarded = frozenset(text for text in guarded if text)
+        self._lengths = sorted({len(text) for text in self._guarded}, reverse=True)
+        self._first = _any_of({text[0] for text in self._guarded})
+        try:
+            self._template = _environment().from_string(self.source)
+        except TemplateSyntaxError as error:
+            raise ChatTemplateSourceError(
+                f"the chat template isn't valid jinja2: line {error.lineno}: {error.message}"
+            ) from None
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> RenderedPrompt:
+        """The prompt that asks for the next assistant message.
+
+        Args:
+            messages: dicts with `role` (one of the API's own words), `content` (a string), and what
+                else the template reads.
+            kwargs: further template variables (`chat_template_kwargs` of a request).
+
+        Raises:
+            ChatTemplateError: the template refused the messages, or `kwargs` sets a reserved name.
+        """
+        variables = dict(kwargs or {})
+        for name in RESERVED & variables.keys():
+            raise ChatTemplateError(
+                f"chat_template_kwargs can't set {name!r}: the server sets it itself",
+                param="chat_template_kwargs",
+            )
+        turns = [dict(message) for message in messages]
+        if "developer" not in self.source:
+            turns = [_without_developer(turn) for turn in turns]
+        mark = _free_mark((self.source, turns, tools, variables))
+        text = self._run(
+            mark,
+            messages=[{**self._marked(turn, mark), "role": turn["role"]} for turn in turns],
+            tools=self._marked(tools, mark),
+            **self._marked(variables, mark),
+        )
+        return RenderedPrompt(tuple(self._pieces(text, mark)))
+
+    def _run(self, mark: str, **variables: Any) -> str:
+        try:
+            return self._template.render(
+                add_generation_prompt=True,
+                bos_token=self._bos_token,
+                eos_token=self._eos_token,
+                **variables,
+            )
+        except TemplateError as error:
+            reason = (error.message or type(error).__name__).replace(mark, "")
+        except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+            reason = f"{type(error).__name__}: {error}".replace(mark, "")
+        raise ChatTemplateError(f"The model's chat template refused these messages: {reason}")
+
+    def _marked(self, value: Any, mark: str) -> Any:
+        """`value` with a mark before every spelling of a guarded token in its strings."""
+        if not self._guarded:
+            return value
+        if isinstance(value, str):
+            return self._mark_text(value, mark)
+        if isinstance(value, Mapping):
+            return {
+                self._mark_text(str(name), mark): self._marked(item, mark)
+                for name, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._marked(item, mark) for item in value]
+        return value
+
+    def _mark_text(self, text: str, mark: str) -> str:
+        starts = [
+            match.start()
+            for match in self._first.finditer(text)
+            if self._guarded_at(text, match.start())
+        ]
+        if not starts:
+            return text
+        cuts = [0, *starts, len(text)]
+        return mark.join(text[a:b] for a, b in pairwise(cuts))
+
+    def _guarded_at(self, text: str, start: int) -> str:
+        """The longest guarded spelling that begins at `start`, or ''."""
+        for length in self._lengths:
+            if text[start : start + length] in self._guarded:
+                return text[start : start + length]
+        return ""
+
+    def _pieces(self, text: str, mark: str) -> Iterator[PromptPiece]:
+        """Cut at the marks. A mark inside another spelling has already broken that one."""
+        head, *rest = text.split(mark)
+        if head:
+            yield PromptPiece(head, plain=False)
+        for part in rest:
+            spelling = self._guarded_at(part, 0)
+            if spelling:
+                yield PromptPiece(spelling, plain=True)
+            if len(part) > len(spelling):
+                yield PromptPiece(part[len(spelling) :], plain=False)
+
+
+def tokenize_prompt(
+    prompt: RenderedPrompt, tokenizer: Tokenizer, *, bos_token: str, add_bos: bool
+) -> list[int]:
+    """The prompt's tokens, with exactly one BOS where the model wants one.
+
+    A template that writes the BOS itself is left alone; otherwise the tokenizer adds it.
+    """
+    written = bool(bos_token) and prompt.text.startswith(bos_token)
+    tokens: list[int] = []
+    for position, piece in enumerate(prompt.pieces):
+        tokens += tokenizer.tokenize(
+            piece.text,
+            add_special=position == 0 and add_bos and not written,
+            parse_special=not piece.plain,
+        )
+    return tokens
+
+
+def guarded_spellings(special: Iterable[str], tokenizer: Tokenizer) -> frozenset[str]:
+    """Those texts of special tokens that turn into tokens only where special tokens are parsed.
+
+    Added tokens that the tokenizer finds in any text are left out: they can't be kept out.
+    """
+    return frozenset(
+        text
+        for text in set(special)
+        if text
+        and tokenizer.tokenize(text, parse_special=True)
+        != tokenizer.tokenize(text, parse_special=False)
+    )
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}…{% endgeneration %}` marks the assistant's text for training: no effect."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as prompts want it: no HTML escapes, characters as they are."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().astimezone().strftime(pattern)
+
+
+def _without_developer(turn: dict[str, Any]) -> dict[str, Any]:
+    return {**turn, "role": "system"} if turn.get("role") == "developer" else turn
+
+
+def _any_of(characters: Iterable[str]) -> re.Pattern[str]:
+    """A pattern for one of `characters`; for none at all, one that never matches."""
+    joined = "".join(re.escape(character) for character in sorted(characters))
+    return re.compile(f"[{joined}]" if joined else r"(?!)")
+
+
+def _free_mark(values: object) -> str:
+    """A private character that occurs nowhere in `values`."""
+    used: set[str] = set()
+    for text in _strings(values):
+        if not text.isascii():
+            used.update(text)
+    for code in _MARKS:
+        if chr(code) not in used:
+            return chr(code)
+    raise ChatTemplateError("the messages use every private-use character of Unicode")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield str(name)
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
