@@ -16,6 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from grammar.automaton import Outcome
+from grammar.errors import SchemaBudgetError
 from grammar.nodes import Closure, Context, Node, Place, Stack
 
 MAX_COUNTED_PLACES = 100_000
@@ -73,7 +74,7 @@ class ArrayNode(Node):
         contains: bounds on the number of matches; each choice has as many ``matches``.
 
     Raises:
-        ValueError: counting the matches would take too many places.
+        SchemaBudgetError: counting the matches would take too many places.
     """
 
     nests = 1
@@ -135,7 +136,9 @@ class ArrayNode(Node):
         """All places from which the array can end: a least fixed point, backwards."""
         sizes = [self.enough + 1, *(bound.enough + 1 for bound in self.contains)]
         if prod(sizes) > MAX_COUNTED_PLACES:
-            raise ValueError(f"counting matches takes {prod(sizes)} places")
+            raise SchemaBudgetError(
+                f"counting matches takes {prod(sizes)} places", keyword="contains"
+            )
         self._alive = None
         before: dict[At, list[At]] = {}
         alive, pending = set(), []

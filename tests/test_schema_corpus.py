@@ -15,14 +15,21 @@ from typing import Any
 
 import pytest
 
-from grammar import Matcher, SchemaError, UnsatisfiableSchemaError, UnsupportedSchemaError
+from grammar import (
+    Matcher,
+    SchemaBudgetError,
+    SchemaError,
+    UnsatisfiableSchemaError,
+    UnsupportedSchemaError,
+)
 from tests.grammar_support import accepts, compiled, feed
 
 # Where a language is narrower than the suite by a stated bound: the digits of numbers, formats
-# (leap seconds, quoted
-# e-mail names, A-labels, lower-case "t" and "z", ...), and 1.0 where an integer is meant.
+# (leap seconds, quoted e-mail names, A-labels, lower-case "t" and "z", ...), spellings of constants
+# (1.0 for 1 in an array), base64 where the suite has an annotation.
 NARROWER = (
     "format", "optional/format", "optional/float-overflow", "const", "enum", "type", "vocabulary",
+    "content",
 )  # fmt: skip
 
 
@@ -71,14 +78,42 @@ def _array(matcher: Matcher, left: list[Any], before: str, fuel: list[int]) -> I
             yield from _array(done, left[1:], ",", fuel)
 
 
-def accepted(grammar: Any, value: Any) -> bool:
+def declared_order(schema: Any) -> dict[str, int]:
+    """Every property name, in the order in which the schema's text declares it first."""
+    names: dict[str, int] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict):
+            for name in value.get("properties", {}):
+                names.setdefault(name, len(names))
+        for child in value.values() if isinstance(value, dict) else value:
+            if isinstance(child, (dict, list)):
+                visit(child)
+
+    if isinstance(schema, dict):
+        visit(schema)
+    return names
+
+
+def reordered(value: Any, order: dict[str, int]) -> Any:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: order.get(name, len(order)))
+        return {name: reordered(value[name], order) for name in names}
+    return [reordered(v, order) for v in value] if isinstance(value, list) else value
+
+
+def accepted(grammar: Any, value: Any, schema: Any) -> bool:
+    """As it stands, in the order of the schema's text, or in some order of its keys."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         if accepts(grammar, text):
             return True
     except UnicodeEncodeError:
         return False  # a lone surrogate is no text
-    return any(m.is_accepting() for m in in_some_order(grammar.start(), value, [3000]))
+    other = reordered(value, declared_order(schema))
+    return accepted_as_is(grammar, other) or any(
+        m.is_accepting() for v in (value, other) for m in in_some_order(grammar.start(), v, [3000])
+    )
 
 
 def accepted_as_is(grammar: Any, value: Any) -> bool:
@@ -122,7 +157,7 @@ def test_official_suite(shared_dir: Path, draft: str, dialect: str) -> None:
                 content = keyword == "optional/content"
                 if accepted_as_is(grammar, test["data"]) and not content:
                     wrong.append((group["id"], test))
-            elif not keyword.startswith(NARROWER) and not accepted(grammar, test["data"]):
+            elif not keyword.startswith(NARROWER) and not accepted(grammar, test["data"], schema):
                 wrong.append((group["id"], test))
     assert not wrong
     assert counts["tests"] > 700
@@ -169,12 +204,15 @@ def test_real_world_schemas(shared_dir: Path) -> None:
             assert all(issue.keyword and issue.reason for issue in error.issues)
             counts["refused"] += 1
             continue
+        except SchemaBudgetError:
+            counts["refused"] += 1
+            continue
         for test in case["tests"]:
             counts["valid" if test["valid"] else "invalid"] += 1
             if test["valid"]:
-                assert accepted(grammar, test["data"]), case["id"]
+                assert accepted(grammar, test["data"], case["schema"]), case["id"]
             else:
                 assert not accepted_as_is(grammar, test["data"]), case["id"]
     assert counts["valid"] > 300
     assert counts["invalid"] > 500
-    assert counts["refused"] < 52, counts
+    assert counts["refused"] < 20, counts

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from grammar.schema import keywords as kw
+from grammar.schema.document import FRACTION, NONE, NOT_MULTIPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,39 @@ class Bounds:
             high = self.maximum.numerator // self.maximum.denominator
             high -= self.open_maximum and high == self.maximum
         return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Numbers that are left out: some values, all integers, the multiples of some divisors."""
+
+    values: tuple[Fraction, ...] = ()
+    integers: bool = False
+    divisors: tuple[Fraction, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.integers or self.divisors)
+
+    def contains(self, value: Fraction) -> bool:
+        """Whether a number is left out."""
+        multiple = any((value / divisor).denominator == 1 for divisor in self.divisors)
+        return multiple or value in self.values or (self.integers and value.denominator == 1)
+
+
+def others_of(schema: Mapping[str, Any], others: Others | None = None) -> Others:
+    """``others`` and what one schema object (of the compiler's own) leaves out."""
+    before = others if others is not None else Others()
+    numbers = [
+        exact(v)
+        for v in schema.get(NONE, ())
+        if isinstance(v, (int, float)) and not isinstance(v, bool)
+    ]
+    divisor = (exact(schema[NOT_MULTIPLE]),) if NOT_MULTIPLE in schema else ()
+    return Others(
+        (*before.values, *numbers),
+        before.integers or FRACTION in schema,
+        (*before.divisors, *divisor),
+    )
 
 
 def exact(value: int | float) -> Fraction:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any
 
-from grammar.arrays import ArrayNode, ItemChoice
+from grammar.arrays import ArrayNode, Contains, ItemChoice
 from grammar.errors import (
     Issue,
     SchemaBudgetError,
@@ -37,6 +38,7 @@ from grammar.schema.merge import (
     NumberSpec,
     Spec,
     StringSpec,
+    Way,
     WordsSpec,
     scalar_texts,
 )
@@ -65,10 +67,24 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    prefix: tuple[int, ...]
-    rest: int | None
+    prefix: tuple[tuple[ItemChoice, ...], ...]
+    rest: tuple[ItemChoice, ...]
     least: int
     most: int | None
+    contains: tuple[Contains, ...] = ()
+
+    def node(self, good: Sequence[bool]) -> ArrayNode:
+        """The node, with the choices that can be written."""
+        prefix = [[c for c in choices if good[c.rule]] for choices in self.prefix]
+        rest = [c for c in self.rest if good[c.rule]]
+        most = self.most
+        barred = next((i for i, choices in enumerate(prefix) if not choices), None)
+        if barred is None and not rest:
+            barred = len(prefix)
+        if barred is not None:
+            most = barred if most is None else min(most, barred)
+            prefix, rest = prefix[:barred], []
+        return ArrayNode(prefix, rest, self.least, most, self.contains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +92,24 @@ class _Object:
     spec: ObjectSpec
     values: tuple[int, ...]
     extras: tuple[int, ...]
+
+    def node(self, good: Sequence[bool]) -> ObjectNode:
+        """The node, with the properties and keys whose values can be written."""
+        spec = self.spec
+        kept = [i for i, value in enumerate(self.values) if good[value]]
+        return ObjectNode(
+            [encode_basestring(spec.names[i])[1:-1].encode() for i in kept],
+            [self.values[i] for i in kept],
+            [spec.required[i] for i in kept],
+            [
+                Extra(extra.content, value, extra.witness)
+                for extra, value in zip(spec.extras, self.extras, strict=True)
+                if good[value]
+            ],
+            spec.least,
+            spec.most,
+            spec.needs_witness,
+        )
 
 
 _Rule = WordsSpec | StringSpec | NumberSpec | _Array | _Object | tuple[int, ...]
@@ -140,13 +174,21 @@ class _Compiler:
         self._numbers: dict[Conjunction, int] = {}
         self._pending: list[tuple[int, Conjunction]] = []
         self._visited: set[str] = set()
-        languages = Languages(workspace, document.schema, self._report, self._note)
-        self._flattener = Flattener(document, self._report, lambda a, b: merger.exclusive(a, b))
-        merger = Merger(document, languages, self._report, self._flattener.conjunction)
+        languages = Languages(workspace, document, self._report, self._note)
+        self._flattener = Flattener(
+            document,
+            self._report,
+            lambda left, right: merger.exclusive(left, right),
+        )
+        flattener = self._flattener
+        merger = Merger(
+            document, languages, self._report, flattener.conjunction, flattener.complement
+        )
         self._merger = merger
 
     def _report(self, issue: Issue) -> None:
-        self.issues.setdefault(issue)
+        shown = self.document.origin(issue.pointer)
+        self.issues.setdefault(Issue(issue.keyword, shown, issue.reason))
 
     def _note(self, note: str) -> None:
         self.notes.setdefault(note)
@@ -163,7 +205,8 @@ class _Compiler:
             for alternative in alternatives:
                 self._visited.update(alternative)
                 specs += self._merger.specs(alternative)
-            made = [self._from_spec(spec) for spec in dict.fromkeys(map(_hashable, specs))]
+            different = [h.spec for h in dict.fromkeys(map(_Holder, specs))]
+            made = [self._from_spec(s) for s in (different if len(specs) > 1 else specs)]
             if len(made) == 1:
                 self.rules[number] = self.rules[made[0]]
             else:
@@ -182,24 +225,27 @@ class _Compiler:
         self.rules.append(rule)
         return len(self.rules) - 1
 
-    def _from_spec(self, holder: _Holder) -> int:
-        spec = holder.spec
+    def _from_spec(self, spec: Spec) -> int:
         if isinstance(spec, ConstantSpec):
             return self._constant(spec.value)
         if isinstance(spec, ArraySpec):
-            prefix = tuple(self._rule(c) for c in spec.prefix)
-            rest = None if spec.rest is None else self._rule(spec.rest)
-            return self._new(_Array(prefix, rest, spec.least, spec.most))
+            prefix = tuple(tuple(map(self._choice, ways)) for ways in spec.prefix)
+            rest = tuple(map(self._choice, spec.rest))
+            return self._new(_Array(prefix, rest, spec.least, spec.most, spec.contains))
         if isinstance(spec, ObjectSpec):
             values = tuple(self._rule(c) for c in spec.values)
-            extras = tuple(self._rule(c) for _, c in spec.extras)
+            extras = tuple(self._rule(extra.value) for extra in spec.extras)
             return self._new(_Object(spec, values, extras))
         return self._new(spec)
 
+    def _choice(self, way: Way) -> ItemChoice:
+        conjunction, matches = way
+        return ItemChoice(self._rule(conjunction), matches)
+
     def _constant(self, value: Any) -> int:
         if isinstance(value, list):
-            items = tuple(self._constant(v) for v in value)
-            return self._new(_Array(items, None, len(items), len(items)))
+            items = tuple((ItemChoice(self._constant(v)),) for v in value)
+            return self._new(_Array(items, (), len(items), len(items)))
         if isinstance(value, dict):
             names = tuple(value)
             values = tuple(self._constant(v) for v in value.values())
@@ -251,8 +297,8 @@ class _Compiler:
             if isinstance(rule, _Object):
                 needed = [v for v, r in zip(rule.values, rule.spec.required, strict=True) if r]
             elif isinstance(rule, _Array):
-                items = [*rule.prefix, *([rule.rest] if rule.rest is not None else [])]
-                needed = items[: rule.least]
+                choices = [*rule.prefix, rule.rest][: rule.least]
+                needed = [c[0].rule for c in choices if len(c) == 1]
             bad = [n for n in needed if not good[n] and n not in seen and n in by_rule]
             if not bad:
                 conjunction = by_rule[number]
@@ -272,32 +318,7 @@ class _Compiler:
             return Terminal(strings, strings.start(rule.content))
         if isinstance(rule, NumberSpec):
             return Terminal(workspace.ascii, workspace.ascii.start(rule.language))
-        if isinstance(rule, _Array):
-            prefix, rest, most = rule.prefix, rule.rest, rule.most
-            barred = next((i for i, part in enumerate(prefix) if not good[part]), None)
-            if barred is None and (rest is None or not good[rest]):
-                barred = len(prefix)
-            if barred is not None:
-                most = barred if most is None else min(most, barred)
-                prefix, rest = prefix[:barred], None
-            return ArrayNode(
-                [[ItemChoice(part)] for part in prefix],
-                [] if rest is None else [ItemChoice(rest)],
-                rule.least,
-                most,
-            )
-        spec = rule.spec
-        kept = [i for i, value in enumerate(rule.values) if good[value]]
-        return ObjectNode(
-            [json.dumps(spec.names[i], ensure_ascii=False)[1:-1].encode() for i in kept],
-            [rule.values[i] for i in kept],
-            [spec.required[i] for i in kept],
-            [
-                Extra(content, value)
-                for (content, _), value in zip(spec.extras, rule.extras, strict=True)
-                if good[value]
-            ],
-        )
+        return rule.node(good)
 
     # -- report ---------------------------------------------------------------------------------
 
@@ -307,6 +328,8 @@ class _Compiler:
         unenforced = tuple(self.issues)
         left_out = {(issue.keyword, issue.pointer) for issue in unenforced}
         for pointer in sorted(self._visited):
+            if self.document.is_written(pointer):
+                continue
             schema = self.document.schema(pointer)
             assert isinstance(schema, dict)
             for keyword in schema:
@@ -335,15 +358,11 @@ class _Holder:
         return isinstance(other, _Holder) and self.key == other.key
 
 
-def _hashable(spec: Spec) -> _Holder:
-    return _Holder(spec)
-
-
 def _parts(rule: _Rule) -> tuple[int, ...]:
     if isinstance(rule, tuple):
         return rule
     if isinstance(rule, _Array):
-        return rule.prefix if rule.rest is None else (*rule.prefix, rule.rest)
+        return tuple(c.rule for choices in (*rule.prefix, rule.rest) for c in choices)
     if isinstance(rule, _Object):
         return (*rule.values, *rule.extras)
     return ()
@@ -355,14 +374,14 @@ def _is_productive(rule: _Rule, good: list[bool]) -> bool:
     if isinstance(rule, WordsSpec):
         return bool(rule.texts)
     if isinstance(rule, _Array):
-        if rule.most is not None and rule.least > rule.most:
-            return False
-        firsts = rule.prefix[: rule.least]
-        enough = rule.least <= len(rule.prefix) or (rule.rest is not None and good[rule.rest])
-        return enough and all(good[part] for part in firsts)
+        firsts = [*rule.prefix, rule.rest][: rule.least]
+        written = all(any(good[c.rule] for c in choices) for choices in firsts)
+        return written and rule.node(good).is_possible()
     if isinstance(rule, _Object):
-        return all(
-            good[value] or not needed
-            for value, needed in zip(rule.values, rule.spec.required, strict=True)
-        )
+        wanted = zip(rule.values, rule.spec.required, strict=True)
+        if not all(good[value] or not needed for value, needed in wanted):
+            return False
+        spec = rule.spec
+        counted = spec.least or spec.most is not None or spec.needs_witness
+        return not counted or rule.node(good).is_possible()
     return True  # strings and numbers are only made where something fits

@@ -6,30 +6,57 @@ errors and reports show. References outside the document are refused by name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from grammar.errors import SchemaBudgetError, SchemaError
 
+# Keywords of the schemas that this compiler writes for itself (``Document.add``).
+AT = "\0at"  # the pointer of a subschema that must hold
+NOT = "\0not"  # the pointer of a subschema that must not hold
+NONE = "\0none"  # values that the instance must not equal
+NOT_PATTERN = "\0not-pattern"
+NOT_MULTIPLE = "\0not-multiple"
+FRACTION = "\0fraction"  # a number must not be an integer
+SOME_KEY = "\0some-key"  # some key of a class must be there, with a value; see ``objects.py``
+INTERNAL = frozenset({AT, NOT, NONE, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY})
+
 MAX_DEPTH = 400
 MAX_NODES = 400_000
 OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
-_NO_SCHEMAS = frozenset({"enum", "const", "default", "examples", "example"})
+_ROLES = {
+    **dict.fromkeys(
+        ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas",
+         "dependencies"), "schemas"),
+    **dict.fromkeys(
+        ("allOf", "anyOf", "oneOf", "prefixItems", "items", "additionalItems", "contains", "not",
+         "if", "then", "else", "additionalProperties", "propertyNames", "unevaluatedItems",
+         "unevaluatedProperties", "contentSchema"), "schema"),
+}  # fmt: skip
+"""What the value of a keyword holds: one schema (or a list of them), or schemas by name."""
 
 
 def escape(part: str) -> str:
     """One reference token of a JSON Pointer, escaped."""
+    if "~" not in part and "/" not in part:
+        return part
     return part.replace("~", "~0").replace("/", "~1")
 
 
 def join(pointer: str, *parts: str | int) -> str:
     """A pointer extended by some reference tokens."""
-    return "".join([pointer, *("/" + escape(str(part)) for part in parts)])
+    for part in parts:
+        pointer += "/" + (escape(part) if isinstance(part, str) else str(part))
+    return pointer
 
 
 class Document:
     """A JSON Schema document, and where its ids and anchors are.
+
+    Schemas that the compiler writes (complements, say) live beside it, at pointers that begin with
+    ``!`` and a number; inside them ``AT`` and ``NOT`` lead back to subschemas of the document.
 
     Raises:
         SchemaError: the root is no schema.
@@ -43,36 +70,54 @@ class Document:
         dialect = root.get("$schema", "") if isinstance(root, dict) else ""
         if not isinstance(dialect, str):
             raise SchemaError("must be a string", keyword="$schema")
+        #: From draft-06 on a number without a fraction is an integer, however it is written.
+        self.float_integers = not any(draft in dialect for draft in ("draft-03", "draft-04"))
         #: Up to draft-07 the neighbours of ``$ref`` are ignored.
         self.ref_alone = any(draft in dialect for draft in OLD_DRAFTS)
+        self._written: dict[str, Any] = {}
+        self._origins: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+        self.dynamic_anchors: Counter[str] = Counter()
+        #: Whether any ``unevaluated…`` asks which schemas evaluated what.
+        self.tracks_evaluation = False
         self._by_uri: dict[str, str] = {}
         self._bases: dict[str, str] = {}
         self._index()
 
     def _index(self) -> None:
-        """Find every ``$id`` and ``$anchor``, without recursion, and measure the document."""
-        pending: list[tuple[Any, str, str, int, bool]] = [(self.root, "", "", 0, True)]
+        """Find every ``$id`` and ``$anchor``, without recursion, and measure the document.
+
+        Names count only where a schema is expected: not in ``enum``, nor in unknown keywords.
+        """
+        pending: list[tuple[Any, str, str, int, str]] = [(self.root, "", "", 0, "schema")]
         count = 0
         while pending:
-            value, pointer, base, depth, is_schema = pending.pop()
+            value, pointer, base, depth, role = pending.pop()
+            self._values[pointer] = value
             count += 1
             if depth > MAX_DEPTH:
                 raise SchemaBudgetError(f"nested more than {MAX_DEPTH} levels", pointer=pointer)
             if count > MAX_NODES:
                 raise SchemaBudgetError(f"more than {MAX_NODES} JSON values", pointer="")
             if isinstance(value, dict):
-                if is_schema:
+                if role == "schema":
                     base = self._note_names(value, pointer, base)
                 for key, child in value.items():
                     if not isinstance(key, str):
                         raise SchemaError("object keys must be strings", pointer=pointer)
-                    schema = not (is_schema and key in _NO_SCHEMAS)
-                    pending.append((child, join(pointer, key), base, depth + 1, schema))
+                    inner = _ROLES.get(key, "data") if role == "schema" else ""
+                    inner = inner or ("schema" if role == "schemas" else "data")
+                    pending.append((child, join(pointer, key), base, depth + 1, inner))
             elif isinstance(value, list):
+                inner = "schema" if role in ("schema", "schemas") else "data"
                 for i, child in enumerate(value):
-                    pending.append((child, join(pointer, i), base, depth + 1, is_schema))
+                    pending.append((child, join(pointer, i), base, depth + 1, inner))
 
     def _note_names(self, schema: dict[str, Any], pointer: str, base: str) -> str:
+        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+            self.tracks_evaluation = True
+        for keyword in INTERNAL & schema.keys():
+            raise SchemaError("is no keyword", pointer=pointer, keyword=repr(keyword))
         identity = schema.get("$id", schema.get("id") if self.ref_alone else None)
         if isinstance(identity, str) and not ("$ref" in schema and self.ref_alone):
             uri, fragment = urldefrag(urljoin(base, identity))
@@ -84,15 +129,35 @@ class Document:
         for keyword in ("$anchor", "$dynamicAnchor"):
             anchor = schema.get(keyword)
             if isinstance(anchor, str):
+                self.dynamic_anchors[anchor] += keyword == "$dynamicAnchor"
                 self._by_uri.setdefault(f"{base}#{anchor}", pointer)
         self._bases[pointer] = base
         return base
 
+    def add(self, schema: dict[str, Any], origin: str) -> str:
+        """Give a schema of our own a pointer; reports about it name its origin."""
+        pointer = f"!{len(self._written)}"
+        self._written[pointer] = schema
+        self._origins[pointer] = origin
+        return pointer
+
+    def origin(self, pointer: str) -> str:
+        """The pointer to show for a subschema: itself, or where a schema of ours comes from."""
+        root = pointer.partition("/")[0]
+        return self._origins[root] if root else pointer
+
+    @staticmethod
+    def is_written(pointer: str) -> bool:
+        """Whether the pointer leads into a schema of our own."""
+        return pointer.startswith("!")
+
     def get(self, pointer: str) -> Any:
         """The value at a canonical pointer; it must exist."""
-        found, value = self._look_up(pointer)
-        assert found, pointer
-        return value
+        if pointer not in self._values:
+            found, value = self._look_up(pointer)
+            assert found, pointer
+            self._values[pointer] = value
+        return self._values[pointer]
 
     def schema(self, pointer: str) -> dict[str, Any] | bool:
         """The subschema at a canonical pointer.
@@ -106,8 +171,9 @@ class Document:
         return value
 
     def _look_up(self, pointer: str) -> tuple[bool, Any]:
-        value: Any = self.root
-        for part in pointer.split("/")[1:]:
+        root, *parts = pointer.split("/")
+        value: Any = self._written[root] if root else self.root
+        for part in parts:
             part = part.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and part in value:
                 value = value[part]
@@ -129,7 +195,8 @@ class Document:
 
         if not isinstance(reference, str):
             raise fault("must be a string")
-        base = next(self._bases[p] for p in _ancestors(pointer) if p in self._bases)
+        known = _ancestors(self.origin(pointer))
+        base = next(self._bases[p] for p in known if p in self._bases)
         uri, fragment = urldefrag(urljoin(base, reference))
         if not fragment or fragment.startswith("/"):
             start = "" if uri == "" else self._by_uri.get(uri)

@@ -1,25 +1,45 @@
 """References and combinators away: a conjunction of subschemas as a list of alternatives.
 
 An *alternative* is a tuple of plain schema objects (their pointers) that must all hold; the
-conjunction is satisfied when one of its alternatives is. ``$ref`` and ``allOf`` join, ``anyOf`` and
-provably exclusive ``oneOf`` branch. The result is a disjunctive normal form of one level: the
-subschemas of properties and items are left alone, so recursive schemas end here.
+conjunction is satisfied when one of its alternatives is. ``$ref`` and ``allOf`` join, ``anyOf``
+branches; ``not``, ``oneOf``, ``if`` and ``dependent…`` are rewritten with complements, which
+are pushed down to single keywords (negation normal form). The result is a disjunctive normal form
+of one level: the subschemas of properties and items are left alone, so recursive schemas end here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.schema import keywords as kw
-from grammar.schema.document import Document, join
+from grammar.schema.complement import NoComplementError, complements
+from grammar.schema.document import AT, NOT, Document, join
+from grammar.schema.exclusive import plainly_empty
+from grammar.schema.places import evaluated_items, evaluated_properties, unevaluated_is_idle
 
 Alternative = tuple[str, ...]
+Alternatives = list[Alternative]
 Conjunction = tuple[str, ...]
 
-MAX_ALTERNATIVES = 4096
+MAX_ALTERNATIVES = 1024
+MAX_PRODUCT = 16_384
+MAX_WORK = 400_000
+"""Pairs of alternatives that may be joined in one compilation."""
+MANY = 8
+"""More alternatives than this are searched for contradictory ones."""
+ALL_TYPES = frozenset(kw.TYPES)
+_REWRITTEN = frozenset(
+    {
+        "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if",
+        "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties",
+        "unevaluatedItems",
+    }
+)  # fmt: skip
 MAX_NESTING = 100
+MAX_SUBSETS = 5
+MAX_DECISIONS = 3
 
 
 class Flattener:
@@ -40,79 +60,327 @@ class Flattener:
         self._document = document
         self._report = report
         self._exclusive = exclusive
-        self._known: dict[str, list[Alternative]] = {}
-        self._active: list[str] = []
+        self._work = 0
+        self._pairs: dict[tuple[str, str], bool] = {}
+        self._deciding: list[tuple[str, str]] = []
+        self._types: dict[str, frozenset[str]] = {}
+        self._known: dict[tuple[str, bool], Alternatives] = {}
+        self._active: list[tuple[str, bool]] = []
 
-    def conjunction(self, pointers: Conjunction) -> list[Alternative]:
+    def conjunction(self, pointers: Conjunction) -> Alternatives:
         """The alternatives of several subschemas that must all hold; none if they can't."""
-        return self._product([self._pointer(p) for p in pointers], pointers[0] if pointers else "")
+        return self._all(map(self._holds, pointers), pointers[0] if pointers else "")
 
-    def _product(self, parts: list[list[Alternative]], pointer: str) -> list[Alternative]:
-        result: list[Alternative] = [()]
+    def complement(self, pointer: str) -> Alternatives:
+        """The alternatives of a subschema's complement.
+
+        Raises:
+            NoComplementError: it can't be had exactly.
+        """
+        return self._fails(pointer)
+
+    # -- algebra --------------------------------------------------------------------------------
+
+    def _all(self, parts: Iterable[Alternatives], pointer: str) -> Alternatives:
+        result: Alternatives | None = None
         for part in parts:
-            if len(result) * len(part) > MAX_ALTERNATIVES:
-                raise SchemaBudgetError(
-                    f"more than {MAX_ALTERNATIVES} combinations of alternatives", pointer=pointer
-                )
+            if result is None:
+                result = part
+                continue
+            self._work += len(result) * len(part)
+            if len(result) * len(part) > MAX_PRODUCT or self._work > MAX_WORK:
+                raise self._too_many(pointer)
             joined = (tuple(dict.fromkeys(left + right)) for left in result for right in part)
-            result = list(dict.fromkeys(joined))
-        return result
+            result = [a for a in dict.fromkeys(joined) if self._has_type(a)]
+            if len(result) > MANY:
+                result = [a for a in result if not plainly_empty(self._document, a)]
+            if len(result) > MAX_ALTERNATIVES:
+                raise self._too_many(pointer)
+        return [()] if result is None else result
 
-    def _pointer(self, pointer: str) -> list[Alternative]:
-        found = self._known.get(pointer)
+    def _too_many(self, pointer: str) -> SchemaBudgetError:
+        return SchemaBudgetError(
+            f"more than {MAX_ALTERNATIVES} combinations of alternatives",
+            pointer=self._document.origin(pointer),
+        )
+
+    def _has_type(self, alternative: Alternative) -> bool:
+        """Whether any type is left; what is contradictory that way need not be multiplied out."""
+        left = ALL_TYPES
+        for pointer in alternative:
+            types = self._types.get(pointer)
+            if types is None:
+                schema = self._document.schema(pointer)
+                assert isinstance(schema, dict)
+                types = self._types[pointer] = _types(schema, pointer)
+            left &= types
+        return bool(left)
+
+    @staticmethod
+    def _any(parts: Iterable[Alternatives]) -> Alternatives:
+        return list(dict.fromkeys(a for part in parts for a in part))
+
+    def _write(self, schema: dict[str, Any], pointer: str) -> Alternatives:
+        return [(self._document.add(schema, self._document.origin(pointer)),)]
+
+    def _holds(self, pointer: str) -> Alternatives:
+        return self._memo(pointer, True)
+
+    def _fails(self, pointer: str) -> Alternatives:
+        """The alternatives of a subschema's complement; raises ``NoComplementError``."""
+        return self._memo(pointer, False)
+
+    def _memo(self, pointer: str, positive: bool) -> Alternatives:
+        key = (pointer, positive)
+        found = self._known.get(key)
         if found is None:
-            if pointer in self._active:
-                loop = " -> ".join(p or "#" for p in (*self._active, pointer))
-                raise kw.fault("$ref", pointer, f"refers to itself without end: {loop}")
+            shown = self._document.origin(pointer)
+            if key in self._active:
+                loop = " -> ".join(self._document.origin(p) or "#" for p, _ in self._active)
+                raise kw.fault("$ref", shown, f"refers to itself without end: {loop}")
             if len(self._active) > MAX_NESTING:
                 raise SchemaBudgetError(
-                    f"combinators nested more than {MAX_NESTING} levels", pointer=pointer
+                    f"combinators nested more than {MAX_NESTING} levels", pointer=shown
                 )
-            self._active.append(pointer)
+            self._active.append(key)
             try:
-                found = self._known[pointer] = self._schema(pointer)
+                made = self._positive(pointer) if positive else self._negative(pointer)
+                found = self._known[key] = made
             finally:
                 self._active.pop()
         return found
 
-    def _schema(self, pointer: str) -> list[Alternative]:
+    def _branches(self, schema: dict[str, Any], keyword: str, pointer: str) -> list[str]:
+        return [join(pointer, keyword, i) for i in range(kw.schemas(schema, keyword, pointer))]
+
+    def _reference(self, schema: dict[str, Any], pointer: str) -> str | None:
+        """The pointer that ``$ref`` (or a ``$dynamicRef`` with one possible target) leads to."""
+        for keyword in ("$ref", "$dynamicRef"):
+            if keyword in schema:
+                target = schema[keyword]
+                anchor = target.partition("#")[2] if isinstance(target, str) else ""
+                if keyword == "$dynamicRef" and self._document.dynamic_anchors[anchor] > 1:
+                    return None
+                return self._document.resolve(target, pointer)
+        return None
+
+    # -- what holds -----------------------------------------------------------------------------
+
+    def _positive(self, pointer: str) -> Alternatives:
         schema = self._document.schema(pointer)
         if isinstance(schema, bool):
             return [()] if schema else []
-        parts: list[list[Alternative]] = []
-        if "$ref" in schema:
-            target = self._document.resolve(schema["$ref"], pointer)
-            parts.append(self._pointer(target))
-            if self._document.ref_alone:
+        if AT in schema:
+            return self._holds(schema[AT])
+        if NOT in schema:
+            return self._complement(schema[NOT], "not", self._document.origin(pointer))
+        if not schema.keys() & _REWRITTEN:
+            return [(pointer,)]
+        parts: list[Alternatives] = []
+        target = self._reference(schema, pointer)
+        if target is not None:
+            parts.append(self._holds(target))
+            if self._document.ref_alone and "$ref" in schema:
                 return parts[0]
-        for keyword, reason in kw.UNSUPPORTED.items():
-            if keyword in schema and self._asserts(schema, keyword):
-                self._report(Issue(keyword, pointer, reason))
-        count = kw.schemas(schema, "allOf", pointer)
-        parts.extend(self._pointer(join(pointer, "allOf", i)) for i in range(count))
-        branches = [join(pointer, "anyOf", i) for i in range(kw.schemas(schema, "anyOf", pointer))]
+        for keyword in ("$dynamicRef", "$recursiveRef"):
+            if keyword in schema and (target is None or keyword == "$recursiveRef"):
+                self._report(Issue(keyword, pointer, "dynamic scopes are not followed"))
+        parts.extend(map(self._holds, self._branches(schema, "allOf", pointer)))
+        branches = self._branches(schema, "anyOf", pointer)
         if branches:
-            parts.append(self._union(branches))
-        branches = [join(pointer, "oneOf", i) for i in range(kw.schemas(schema, "oneOf", pointer))]
+            parts.append(self._any_of(branches, pointer))
+        branches = self._branches(schema, "oneOf", pointer)
         if branches:
-            parts.append(self._union(branches))
-            self._check_exclusive(branches, pointer)
-        return self._product([[(pointer,)], *parts], pointer)
+            parts.append(self._one_of(branches, pointer))
+        if "not" in schema:
+            parts.append(self._complement(join(pointer, "not"), "not", pointer))
+        if "if" in schema:
+            parts.append(self._conditional(schema, pointer))
+        parts.extend(self._dependencies(schema, pointer))
+        # Properties come in the order of the text: those of a combinator that stands before
+        # ``properties`` come first.
+        own = next((i for i, k in enumerate(schema) if k == "properties"), 0)
+        before = sum(k in ("$ref", "allOf", "anyOf", "oneOf") for k in [*schema][:own])
+        parts.insert(before, [(pointer,)])
+        made = self._all(parts, pointer)
+        return self._unevaluated(schema, pointer, made)
 
-    @staticmethod
-    def _asserts(schema: dict[str, Any], keyword: str) -> bool:
-        if keyword == "if":
-            return any(schema.get(k, True) not in (True, {}) for k in ("then", "else"))
-        return keyword != "not" or schema["not"] is not False
+    def _complement(self, inner: str, keyword: str, pointer: str) -> Alternatives:
+        try:
+            return self._silent(self._fails(inner))
+        except NoComplementError as error:
+            self._report(Issue(keyword, pointer, str(error)))
+            return [()]
 
-    def _union(self, pointers: list[str]) -> list[Alternative]:
-        return list(dict.fromkeys(a for pointer in pointers for a in self._pointer(pointer)))
+    def _silent(self, alternatives: Alternatives) -> Alternatives:
+        """The same schema objects, but evaluating nothing: ``not`` yields no annotations."""
+        if not self._document.tracks_evaluation:
+            return alternatives
+        written = self._document.is_written
+        return [
+            tuple(p if written(p) else self._alias(p) for p in alternative)
+            for alternative in alternatives
+        ]
 
-    def _check_exclusive(self, branches: list[str], pointer: str) -> None:
-        for i, left in enumerate(branches):
-            for right in branches[:i]:
-                if not self._exclusive((left,), (right,)):
-                    first, second = right.rpartition("/")[2], left.rpartition("/")[2]
-                    reason = f"branches {first} and {second} are not provably exclusive"
-                    self._report(Issue("oneOf", pointer, reason))
-                    return
+    def _alias(self, pointer: str) -> str:
+        schema = self._document.schema(pointer)
+        assert isinstance(schema, dict)
+        return self._document.add(schema, pointer)
+
+    def _any_of(self, branches: list[str], pointer: str) -> Alternatives:
+        found = self._any(map(self._holds, branches))
+        if self._document.tracks_evaluation and 1 < len(branches) <= MAX_SUBSETS:
+            # All branches that hold evaluate: the larger sets of branches come along.
+            for bits in range(1, 1 << len(branches)):
+                chosen = [b for i, b in enumerate(branches) if bits >> i & 1]
+                if len(chosen) > 1:
+                    found = self._any([found, self._all(map(self._holds, chosen), pointer)])
+        return found
+
+    def _one_of(self, branches: list[str], pointer: str) -> Alternatives:
+        """Each branch without those others that it is not known to exclude."""
+        result = []
+        for i, branch in enumerate(branches):
+            parts = [self._holds(branch)]
+            for j, other in enumerate(branches):
+                if i != j and not self._are_exclusive(branch, other):
+                    try:
+                        parts.append(self._fails(other))
+                    except NoComplementError as error:
+                        first, second = sorted((i, j))
+                        reason = f"branches {first} and {second} may both hold: {error}"
+                        self._report(Issue("oneOf", pointer, reason))
+            result.append(self._all(parts, pointer))
+        return self._any(result)
+
+    def _are_exclusive(self, left: str, right: str) -> bool:
+        """Whether two branches are known to exclude each other; that looks into their properties,
+        so it may come back here, and then says no."""
+        pair = (min(left, right), max(left, right))
+        known = self._pairs.get(pair)
+        if known is None and plainly_empty(self._document, pair):
+            known = self._pairs[pair] = True
+        if known is None:
+            if len(self._deciding) >= MAX_DECISIONS or pair in self._deciding:
+                return False
+            active, self._active = self._active, []
+            self._deciding.append(pair)
+            try:
+                known = self._pairs[pair] = self._exclusive((left,), (right,))
+            finally:
+                self._deciding.pop()
+                self._active = active
+        return known
+
+    def _conditional(self, schema: dict[str, Any], pointer: str) -> Alternatives:
+        arms: dict[str, Alternatives] = {
+            keyword: self._holds(join(pointer, keyword)) if keyword in schema else [()]
+            for keyword in ("then", "else")
+        }
+        if arms["then"] == arms["else"] == [()] and not self._document.tracks_evaluation:
+            return [()]
+        condition = join(pointer, "if")
+        met = self._all([self._holds(condition), arms["then"]], pointer)
+        try:
+            return self._any([met, self._all([self._fails(condition), arms["else"]], pointer)])
+        except NoComplementError as error:
+            self._report(Issue("if", pointer, str(error)))
+            return self._any([[()], met])
+
+    def _dependencies(self, schema: dict[str, Any], pointer: str) -> Iterable[Alternatives]:
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, needs in kw.mapping(schema, keyword, pointer).items():
+                without = self._write({"properties": {name: False}}, pointer)
+                if isinstance(needs, list):
+                    listed = list(kw.names({keyword: needs}, keyword, pointer))
+                    names = {"type": "object", "required": [name, *listed]}
+                    yield self._any([without, self._write(names, pointer)])
+                else:
+                    there = self._write({"type": "object", "required": [name]}, pointer)
+                    needed = self._holds(join(pointer, keyword, name))
+                    yield self._any([without, self._all([there, needed], pointer)])
+
+    def _unevaluated(
+        self, schema: dict[str, Any], pointer: str, made: Alternatives
+    ) -> Alternatives:
+        """``unevaluated…`` beside combinators: a schema more in each alternative."""
+        for keyword, rest_of in (
+            ("unevaluatedProperties", evaluated_properties),
+            ("unevaluatedItems", evaluated_items),
+        ):
+            if unevaluated_is_idle(schema, keyword):
+                continue
+            result = []
+            for alternative in made:
+                own = [p for p in alternative if not self._document.is_written(p)]
+                bases = [(p, self._document.schema(p)) for p in own]
+                rest = rest_of([(p, b) for p, b in bases if isinstance(b, dict)], pointer)
+                if rest is None:
+                    self._report(Issue(keyword, pointer, "contains evaluates items one by one"))
+                elif rest:
+                    alternative = (*alternative, *self._write(rest, pointer)[0])
+                result.append(alternative)
+            made = result
+        return made
+
+    # -- what fails -----------------------------------------------------------------------------
+
+    def _negative(self, pointer: str) -> Alternatives:
+        schema = self._document.schema(pointer)
+        if isinstance(schema, bool):
+            return [] if schema else [()]
+        if AT in schema:
+            return self._fails(schema[AT])
+        if NOT in schema:
+            return self._holds(schema[NOT])
+        parts: list[Alternatives] = []
+        target = self._reference(schema, pointer)
+        if target is not None:
+            parts.append(self._fails(target))
+            if self._document.ref_alone and "$ref" in schema:
+                return parts[0]
+        elif "$dynamicRef" in schema or "$recursiveRef" in schema:
+            raise NoComplementError("dynamic scopes are not followed")
+        parts.extend(map(self._fails, self._branches(schema, "allOf", pointer)))
+        branches = self._branches(schema, "anyOf", pointer)
+        if branches:
+            parts.append(self._all(map(self._fails, branches), pointer))
+        branches = self._branches(schema, "oneOf", pointer)
+        if branches:
+            parts.append(self._all(map(self._fails, branches), pointer))
+            parts.extend(
+                self._all([self._holds(left), self._holds(right)], pointer)
+                for i, left in enumerate(branches)
+                for right in branches[:i]
+            )
+        if "not" in schema:
+            parts.append(self._holds(join(pointer, "not")))
+        if "if" in schema:
+            condition = join(pointer, "if")
+            for arm, met in (("then", self._holds), ("else", self._fails)):
+                if arm in schema:
+                    broken = self._fails(join(pointer, arm))
+                    parts.append(self._all([met(condition), broken], pointer))
+        parts.extend(self._broken_dependencies(schema, pointer))
+        written = complements(self._document, schema, pointer)
+        parts.extend(self._write(each, pointer) for each in written)
+        return self._any(parts)
+
+    def _broken_dependencies(self, schema: dict[str, Any], pointer: str) -> Iterable[Alternatives]:
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, needs in kw.mapping(schema, keyword, pointer).items():
+                there = {"type": "object", "required": [name]}
+                if isinstance(needs, list):
+                    for needed in kw.names({keyword: needs}, keyword, pointer):
+                        yield self._write({**there, "properties": {needed: False}}, pointer)
+                else:
+                    broken = self._fails(join(pointer, keyword, name))
+                    yield self._all([self._write(there, pointer), broken], pointer)
+
+
+def _types(schema: dict[str, Any], pointer: str) -> frozenset[str]:
+    """The types of a schema object's own ``type`` and ``const``; integers are numbers here."""
+    types = kw.types(schema, pointer)
+    if types is None:
+        return ALL_TYPES
+    return types | {"number", "integer"} if types & {"number", "integer"} else types

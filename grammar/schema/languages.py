@@ -6,26 +6,31 @@ same automaton, and every mask that was ever computed of it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from grammar.content import Content
-from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_search
+from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full, parse_search
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.formats import format_language
 from grammar.numbers import integer_language, multiple_of_number, number_language
-from grammar.regular import RegexBudgetError, Rx
+from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema import keywords as kw
-from grammar.schema.bounds import Bounds
+from grammar.schema.bounds import Bounds, Others
+from grammar.schema.document import NONE, NOT_PATTERN, Document
 from grammar.schema.flatten import Conjunction
 from grammar.workspace import Workspace
 
 if TYPE_CHECKING:
     from grammar.schema.merge import Merger
 
-REFUSED_FORMATS = frozenset({"regex"})
-"""Formats that JSON Schema defines and that are no regular language we have."""
+EXACT_INTEGER = "-?[0-9]{1,15}"
+"""Only these are also written with ``.0``: readers take that as a double, which holds them exactly."""
+BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+"""RFC 4648, section 4, with padding and without line breaks."""
 
 
 class Languages:
@@ -40,13 +45,14 @@ class Languages:
     def __init__(
         self,
         workspace: Workspace,
-        document_schema: Callable[[str], Any],
+        document: Document,
         report: Callable[[Issue], None],
         note: Callable[[str], None],
     ) -> None:
         self.builder = workspace.builder
         self._kept = workspace.languages
-        self._schema = document_schema
+        self._schema = document.schema
+        self._float_integers = document.float_integers
         self._report = report
         self._note = note
 
@@ -78,10 +84,21 @@ class Languages:
         if "pattern" in schema:
             language = self._pattern(schema["pattern"], pointer, "pattern")
             result += [] if language is None else [language]
+        if NOT_PATTERN in schema:
+            language = self._pattern(schema[NOT_PATTERN], pointer, "pattern")
+            result += [] if language is None else [self.builder.complement(language)]
+        words = [value for value in schema.get(NONE, ()) if isinstance(value, str)]
+        if words:
+            result.append(self.builder.complement(self.builder.literals(sorted(set(words)))))
         name = kw.string(schema, "format", pointer)
         if name is not None:
             language = self._format(name, pointer)
             result += [] if language is None else [language]
+        encoding = kw.string(schema, "contentEncoding", pointer)
+        if encoding is not None and encoding.lower() == "base64":
+            result.append(self._keep("base64", lambda: parse_full(self.builder, BASE64)))
+        elif encoding is not None:
+            self._note(f"contentEncoding {encoding!r} is an annotation: ignored")
         return result
 
     def _format(self, name: str, pointer: str) -> Rx | None:
@@ -89,7 +106,7 @@ class Languages:
         if key not in self._kept:
             language = format_language(self.builder, name)
             if language is None:
-                if name in REFUSED_FORMATS:
+                if name in kw.FORMATS:
                     self._report(Issue("format", pointer, f"{name!r} is not enforced"))
                 else:
                     self._note(f"format {name!r} is not one that JSON Schema defines: ignored")
@@ -119,6 +136,7 @@ class Languages:
     def matches(self, pointer: str, text: str) -> bool:
         """Whether a constant satisfies one schema object's ``pattern`` and ``format``."""
         schema = self._schema(pointer)
+        assert isinstance(schema, dict)
         return all(language.matches(text) for language in self.of_string(schema, pointer))
 
     # -- keys -----------------------------------------------------------------------------------
@@ -134,7 +152,7 @@ class Languages:
 
     def of_keys(self, merger: Merger, conjunction: Conjunction) -> Rx:
         """The strings that a conjunction (of ``propertyNames``) accepts."""
-        from grammar.schema.merge import StringSpec, WordsSpec
+        from grammar.schema.merge import StringSpec, WordsSpec  # which uses this module
 
         builder = self.builder
         parts: list[Rx] = []
@@ -149,18 +167,17 @@ class Languages:
                         own = builder.intersect(own, language)
                     parts.append(own)
                 elif isinstance(spec, WordsSpec):
-                    import json
-
                     values = [json.loads(text) for text in spec.texts]
                     parts.append(builder.literals([v for v in values if isinstance(v, str)]))
         return builder.union(*parts) if parts else builder.empty
 
     # -- numbers --------------------------------------------------------------------------------
 
-    def number(self, bounds: Bounds, integer: bool, divided: str) -> Rx | None:
+    def number(self, bounds: Bounds, integer: bool, divided: str, others: Others) -> Rx | None:
         """The numbers within bounds, as JSON texts; None if there are none.
 
-        ``divided`` is the pointer of the schema object that says ``multipleOf``, for reports.
+        ``divided`` is the pointer of the schema object that says ``multipleOf``, for reports;
+        ``others`` are numbers left out (then none is written with an exponent).
         """
         if bounds.is_empty():
             return None
@@ -171,9 +188,36 @@ class Languages:
             multiples = [self._multiple(divisor, divided) for divisor in bounds.divisors]
             found = [language, *(m for m in multiples if m is not None)]
             language = self.builder.intersect(*found) if len(found) > 1 else language
+            if integer and self._float_integers and not language.is_empty():  # 1.0, Core 4.2.3
+                exact = self._keep("exact", lambda: parse_full(self.builder, EXACT_INTEGER))
+                small = self.builder.intersect(language, exact)
+                written = self.builder.concat(small, self.builder.literal(".0"))
+                language = self.builder.union(language, written)
+            if others:
+                language = self._without(language, others, divided)
             return None if language.is_empty() else language
         except RegexBudgetError as error:
             raise SchemaBudgetError(str(error), keyword="multipleOf") from None
+
+    def _without(self, language: Rx, others: Others, pointer: str) -> Rx:
+        builder = self.builder
+        plain = parse_full(builder, "-?[0-9]+(\\.[0-9]+)?")
+        out = [_spellings(builder, value) for value in others.values]
+        if others.integers:
+            out.append(parse_full(builder, "-?[0-9]+(\\.0+)?"))
+        for divisor in others.divisors:
+            multiples = self._multiple(divisor, pointer)
+            if multiples is not None:
+                whole = parse_full(builder, "-?[0-9]+")
+                zeros = builder.repeat(builder.literal("0"), 0, None)
+                out += [
+                    builder.concat(builder.difference(multiples, whole), zeros),
+                    builder.concat(
+                        builder.intersect(multiples, whole), parse_full(builder, "(\\.0+)?")
+                    ),
+                    _spellings(builder, Fraction(0)),
+                ]
+        return builder.difference(builder.intersect(language, plain), builder.union(*out))
 
     def _multiple(self, divisor: Fraction, pointer: str) -> Rx | None:
         try:
@@ -196,3 +240,12 @@ class Languages:
             exclusive_minimum=bounds.minimum if bounds.open_minimum else None,
             exclusive_maximum=bounds.maximum if bounds.open_maximum else None,
         )
+
+
+def _spellings(builder: RegexBuilder, value: Fraction) -> Rx:
+    """Every way to write a terminating decimal without an exponent (and nothing else)."""
+    sign = "-?" if value == 0 else "-" if value < 0 else ""
+    whole, _, digits = format(Decimal(abs(value.numerator)) / value.denominator, "f").partition(".")
+    digits = digits.rstrip("0")
+    tail = f"\\.{digits}0*" if digits else "(\\.0+)?"
+    return parse_full(builder, sign + whole + tail)

@@ -9,22 +9,28 @@ left to the compiler's table of rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+from grammar.arrays import Contains
 from grammar.content import Content
 from grammar.errors import Issue
 from grammar.regular import Rx
 from grammar.schema import keywords as kw
-from grammar.schema.bounds import Bounds, bounds_of
-from grammar.schema.document import Document, join
+from grammar.schema.bounds import Bounds, Others, bounds_of, others_of
+from grammar.schema.complement import NoComplementError
+from grammar.schema.document import NONE, NOT, NOT_MULTIPLE, Document, join
 from grammar.schema.flatten import Alternative, Conjunction
 from grammar.schema.languages import Languages
 from grammar.schema.objects import ObjectSpec, merge_objects
-from grammar.schema.places import is_local, item_places
+from grammar.schema.places import contains_bounds, item_places
 from grammar.schema.values import Evaluator, key_of
 
+Way = tuple[Conjunction, tuple[int, ...]]
+MAX_CONTAINS = 3
+MAX_LOOKS = 200
 ALL_TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 
@@ -58,15 +64,23 @@ class ConstantSpec:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array: conjunctions of the first items and of the rest (None = no more items)."""
+    """An array: for each of the first items, and for the rest, the ways to write one.
 
-    prefix: tuple[Conjunction, ...]
-    rest: Conjunction | None
+    A way is a conjunction and, for each of ``contains``, whether the item matches it (1) or not.
+    """
+
+    prefix: tuple[tuple[Way, ...], ...]
+    rest: tuple[Way, ...]
     least: int
     most: int | None
+    contains: tuple[Contains, ...] = ()
 
 
 Spec = WordsSpec | StringSpec | NumberSpec | ConstantSpec | ArraySpec | ObjectSpec
+
+
+class _TooLongError(Exception):
+    """Emptiness is not worth more looking."""
 
 
 class Merger:
@@ -76,6 +90,7 @@ class Merger:
         document, languages: the schema and the regular languages of its strings and numbers.
         report: called with every issue met.
         conjunction: the alternatives of a conjunction (of the flattener).
+        fails: the alternatives of a subschema's complement; raises ``NoComplementError``.
     """
 
     def __init__(
@@ -84,11 +99,14 @@ class Merger:
         languages: Languages,
         report: Callable[[Issue], None],
         conjunction: Callable[[Conjunction], list[Alternative]],
+        fails: Callable[[str], list[Alternative]],
     ) -> None:
         self.document = document
         self.languages = languages
         self.report = report
         self.conjunction = conjunction
+        self.fails = fails
+        self._looks = 0
         self.evaluator = Evaluator(document, languages.matches, languages.key_matches)
 
     def specs(self, alternative: Alternative) -> list[Spec]:
@@ -106,9 +124,13 @@ class Merger:
                 return self._constants(alternative, listed, pointer)
         types, integer = self._types(schemas)
         result: list[Spec] = []
-        for name, text in (("null", ("null",)), ("boolean", ("true", "false"))):
-            if name in types:
-                result.append(WordsSpec(text))
+        barred = {
+            json.dumps(v) for _, s in schemas for v in s.get(NONE, ()) if v in (None, True, False)
+        }
+        for name, texts in (("null", ("null",)), ("boolean", ("true", "false"))):
+            left = tuple(text for text in texts if text not in barred)
+            if name in types and left:
+                result.append(WordsSpec(left))
         if "number" in types:
             result += self._numbers(schemas, integer)
         if "string" in types:
@@ -116,8 +138,7 @@ class Merger:
         if "array" in types:
             result += self._arrays(schemas)
         if "object" in types:
-            spec = merge_objects(self, schemas)
-            result += [spec] if spec is not None else []
+            result += merge_objects(self, schemas)
         return result
 
     @staticmethod
@@ -151,17 +172,10 @@ class Merger:
                 texts.update(dict.fromkeys(scalar_texts(value, pointer)))
         return [WordsSpec(tuple(texts)), *result] if texts else result
 
-    def report_unsupported(self, kind: str, pointer: str, schema: dict[str, Any]) -> None:
-        """Report the keywords for instances of a type that can't be enforced."""
-        for keyword, reason in kw.UNSUPPORTED_BY_TYPE[kind].items():
-            if keyword in schema and not is_idle(keyword, schema, pointer):
-                self.report(Issue(keyword, pointer, reason))
-
     def _strings(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
         least, most = 0, None
         parts: list[Rx] = []
         for pointer, schema in schemas:
-            self.report_unsupported("string", pointer, schema)
             least = max(least, kw.count(schema, "minLength", pointer) or 0)
             bound = kw.count(schema, "maxLength", pointer)
             most = bound if most is None else most if bound is None else min(most, bound)
@@ -170,44 +184,86 @@ class Merger:
         return [] if content is None else [StringSpec(content)]
 
     def _numbers(self, schemas: list[tuple[str, dict[str, Any]]], integer: bool) -> list[Spec]:
-        bounds = Bounds()
+        bounds, others = Bounds(), Others()
         for pointer, schema in schemas:
             bounds = bounds_of(schema, pointer, bounds)
-        divided = next((p for p, s in schemas if "multipleOf" in s), "")
-        language = self.languages.number(bounds, integer, divided)
+            others = others_of(schema, others)
+        divided = next((p for p, s in schemas if "multipleOf" in s or NOT_MULTIPLE in s), "")
+        language = self.languages.number(bounds, integer, divided, others)
         return [] if language is None else [NumberSpec(language)]
 
     def _arrays(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
         least, most = 0, None
         places = []
         for pointer, schema in schemas:
-            self.report_unsupported("array", pointer, schema)
             least = max(least, kw.count(schema, "minItems", pointer) or 0)
             bound = kw.count(schema, "maxItems", pointer)
             most = bound if most is None else most if bound is None else min(most, bound)
             places.append(item_places(schema, pointer))
+        for pointer, schema in schemas:
+            if schema.get("uniqueItems") is True and (most is None or most > 1):
+                self.report(Issue("uniqueItems", pointer, "items are not compared with each other"))
         if most is not None and least > most:
             return []
+        contains = self._contains(schemas)
         length = max((len(prefix) for prefix, _ in places), default=0)
-        items: list[Conjunction] = []
+        items: list[tuple[Way, ...]] = []
         for i in range(length + 1):
             at = (prefix[i] if i < len(prefix) else rest for prefix, rest in places)
-            items.append(tuple(dict.fromkeys(p for p in at if p is not None)))
-        return [ArraySpec(tuple(items[:length]), items[length], least, most)]
+            conjunction = tuple(dict.fromkeys(p for p in at if p is not None))
+            items.append(tuple(_ways(conjunction, [pair for pair, _ in contains])))
+        bounds = tuple(bound for _, bound in contains)
+        return [ArraySpec(tuple(items[:length]), items[length], least, most, bounds)]
+
+    def _contains(
+        self, schemas: list[tuple[str, dict[str, Any]]]
+    ) -> list[tuple[tuple[str, str], Contains]]:
+        """For each ``contains``: (the subschema's pointer, its complement's), and the bounds."""
+        found: list[tuple[tuple[str, str], Contains]] = []
+        for pointer, schema in schemas:
+            if "contains" not in schema:
+                continue
+            least, most = contains_bounds(schema, pointer)
+            if least == 0 and most is None:
+                continue
+            inner = join(pointer, "contains")
+            outside = self.document.add({NOT: inner}, self.document.origin(pointer))
+            try:
+                self.fails(inner)
+            except NoComplementError as error:
+                self.report(Issue("contains", pointer, str(error)))
+            else:
+                if len(found) == MAX_CONTAINS:
+                    reason = f"more than {MAX_CONTAINS} are not counted together"
+                    self.report(Issue("contains", pointer, reason))
+                    break
+                found.append(((inner, outside), Contains(least, most)))
+        return found
 
     # -- emptiness ------------------------------------------------------------------------------
 
     def exclusive(self, left: Conjunction, right: Conjunction, depth: int = 4) -> bool:
-        """Whether two conjunctions certainly have no instance in common."""
-        return self.is_empty(tuple(dict.fromkeys(left + right)), depth)
+        """Whether two conjunctions certainly have no instance in common.
+
+        False, too, where finding out would take more than ``MAX_LOOKS`` schema objects.
+        """
+        before, self._looks = self._looks, 0
+        try:
+            return self.is_empty(tuple(dict.fromkeys(left + right)), depth)
+        except _TooLongError:
+            return False
+        finally:
+            self._looks = before
 
     def is_empty(self, conjunction: Conjunction, depth: int = 4) -> bool:
         """Whether a conjunction certainly has no instance; False where that takes a longer look."""
-        return all(
-            self._is_empty_spec(spec, depth)
-            for alternative in self.conjunction(conjunction)
-            for spec in self.specs(alternative)
-        )
+        for alternative in self.conjunction(conjunction):
+            self._looks += 1
+            if self._looks > MAX_LOOKS:
+                raise _TooLongError
+            if not all(self._is_empty_spec(spec, depth) for spec in self.specs(alternative)):
+                return False
+        return True
 
     def _is_empty_spec(self, spec: Spec, depth: int) -> bool:
         if depth == 0:
@@ -218,38 +274,23 @@ class Merger:
                 for needed, value in zip(spec.required, spec.values, strict=True)
             )
         if isinstance(spec, ArraySpec):
-            items = [*spec.prefix, *([] if spec.rest is None else [spec.rest])]
-            return any(self.is_empty(item, depth - 1) for item in items[: spec.least])
+            items = [*spec.prefix, spec.rest][: spec.least]
+            return any(all(self.is_empty(c, depth - 1) for c, _ in ways) for ways in items)
         return False
 
 
-def is_idle(keyword: str, schema: dict[str, Any], pointer: str) -> bool:
-    """Whether a keyword asserts nothing as it stands here, or says the same as an enforced one."""
-    value = schema[keyword]
-    if keyword == "uniqueItems":
-        most = kw.count(schema, "maxItems", pointer)
-        return value is False or (most is not None and most <= 1)
-    if keyword == "minProperties":
-        return (kw.count(schema, keyword, pointer) or 0) <= len(
-            kw.names(schema, "required", pointer)
+def _ways(conjunction: Conjunction, contains: list[tuple[str, str]]) -> Iterator[Way]:
+    """An item that matches some of ``contains`` and fails the others, in every combination."""
+    for matches in product((1, 0), repeat=len(contains)):
+        chosen = (
+            inside if match else outside
+            for match, (inside, outside) in zip(matches, contains, strict=True)
         )
-    if keyword == "maxProperties":
-        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
-        declared = len(kw.mapping(schema, "properties", pointer))
-        return closed and (kw.count(schema, keyword, pointer) or 0) >= declared
-    if keyword in ("minContains", "maxContains"):
-        return True  # they only mean something beside contains, which is reported
-    if keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
-        return bool(value == {})
-    if keyword == "unevaluatedProperties":
-        return bool(value in (True, {})) or is_local(schema) or "additionalProperties" in schema
-    if keyword == "unevaluatedItems":
-        return bool(value in (True, {})) or is_local(schema, "contains") or "items" in schema
-    return False
+        yield tuple(dict.fromkeys((*conjunction, *chosen))), matches
 
 
 def scalar_texts(value: Any, pointer: str) -> list[str]:
-    """How a constant may be written: one spelling, and ``1`` beside ``1.0``."""
+    """How a constant may be written: one spelling; of an integer both ``1`` and ``1.0``."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -257,9 +298,6 @@ def scalar_texts(value: Any, pointer: str) -> list[str]:
         raise kw.fault("enum", pointer, f"holds a value that JSON can't carry: {error}") from None
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return [text, str(int(value))]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [text, f"{text}.0"]
     return [text]
-
-
-def key_conjunction(pointer: str) -> Conjunction:
-    """The conjunction of a schema object's ``propertyNames``."""
-    return (join(pointer, "propertyNames"),)

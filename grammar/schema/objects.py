@@ -1,15 +1,20 @@
-"""Objects: the properties, and the keys beyond them, that several schema objects leave together."""
+"""Objects: the properties, and the keys beyond them, that several schema objects leave together.
+
+``SOME_KEY``, which only complements say, asks for one key of a class with a certain value: a
+declared property of that class (one spec for each), or an undeclared key (a class of witnesses).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from grammar.content import ANYTHING, Content, Excluding
-from grammar.errors import SchemaBudgetError
-from grammar.regular import Rx
+from grammar.errors import Issue, SchemaBudgetError
+from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
-from grammar.schema.document import join
+from grammar.schema.document import SOME_KEY, join
 from grammar.schema.flatten import Conjunction
 from grammar.schema.places import extra_place
 
@@ -17,106 +22,197 @@ if TYPE_CHECKING:
     from grammar.schema.merge import Merger
 
 MAX_KEY_CLASSES = 64
+Schemas = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraSpec:
+    """A class of undeclared keys, and the conjunction of their values' schemas."""
+
+    content: Content
+    value: Conjunction
+    witness: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSpec:
-    """An object: declared properties in order, then keys of some classes.
-
-    ``values`` and the second part of ``extras`` are conjunctions of subschemas.
-    """
+    """An object: declared properties in order, then keys of some classes, and how many in all."""
 
     names: tuple[str, ...]
     values: tuple[Conjunction, ...]
     required: tuple[bool, ...]
-    extras: tuple[tuple[Content, Conjunction], ...]
+    extras: tuple[ExtraSpec, ...]
+    least: int = 0
+    most: int | None = None
+    needs_witness: bool = False
 
 
-def merge_objects(merger: Merger, schemas: list[tuple[str, dict[str, Any]]]) -> ObjectSpec | None:
-    """The object that all the schema objects accept together, or None if there is none.
+def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
+    """The objects that all the schema objects accept together; empty if there are none.
 
-    Names are ordered by first appearance; required names that nobody declares come last.
+    Names are ordered by first appearance in the user's schemas; required names that nobody
+    declares come last.
     """
     names: dict[str, None] = {}
     required: dict[str, None] = {}
     key_rules: list[str] = []
-    for pointer, schema in schemas:
-        merger.report_unsupported("object", pointer, schema)
+    least, most = 0, None
+    ours = merger.document.is_written
+    for pointer, schema in sorted(schemas, key=lambda pair: ours(pair[0])):
         names.update(dict.fromkeys(kw.mapping(schema, "properties", pointer)))
+    for pointer, schema in schemas:
         required.update(dict.fromkeys(kw.names(schema, "required", pointer)))
         if "propertyNames" in schema:
             key_rules.append(join(pointer, "propertyNames"))
+        least = max(least, kw.count(schema, "minProperties", pointer) or 0)
+        bound = kw.count(schema, "maxProperties", pointer)
+        most = bound if most is None else most if bound is None else min(most, bound)
     names.update(required)
-    usable = [n for n in names if all(merger.evaluator.holds(p, n) for p in key_rules)]
-    if any(name not in usable for name in required):
-        return None
-    values = tuple(_declared(merger, schemas, name) for name in usable)
-    for pointer, name in ((p, n) for p, s in schemas for n in kw.mapping(s, "properties", p)):
+    _check_names(names, schemas)
+    holds = merger.evaluator.holds
+    usable = {n: None for n in names if all(holds(p, n) for p in key_rules)}
+    if not required.keys() <= usable.keys() or (most is not None and least > most):
+        return []
+    spec = ObjectSpec(
+        names=tuple(usable),
+        values=tuple(_declared(merger, schemas, usable)),
+        required=tuple(name in required for name in usable),
+        extras=(),
+        least=least,
+        most=most,
+    )
+    some = [(p, s[SOME_KEY]) for p, s in schemas if SOME_KEY in s]
+    if not some:
+        spec = replace(spec, extras=_extras(merger, schemas, tuple(names), key_rules, None))
+        return [_countable(merger, spec, schemas)]
+    if len(some) > 1:
+        origin = merger.document.origin(some[1][0])
+        reason = "several undeclared keys are not looked for at once"
+        merger.report(Issue("not", origin, reason))
+    made = _with_some_key(merger, spec, schemas, tuple(names), key_rules, some[0])
+    return [_countable(merger, each, schemas) for each in made]
+
+
+def _check_names(names: dict[str, None], schemas: Schemas) -> None:
+    try:
+        "".join(names).encode()
+        return
+    except UnicodeEncodeError:
+        pass
+    for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
+            pointer = next((p for p, s in schemas if name in s.get("properties", {})), "")
             raise kw.fault("properties", pointer, f"{name!r} is no Unicode text") from None
-    return ObjectSpec(
-        names=tuple(usable),
-        values=values,
-        required=tuple(name in required for name in usable),
-        extras=_extras(merger, schemas, tuple(names), key_rules),
-    )
 
 
-def _declared(merger: Merger, schemas: list[tuple[str, dict[str, Any]]], name: str) -> Conjunction:
-    places: dict[str, None] = {}
-    for pointer, schema in schemas:
-        found = []
-        if name in schema.get("properties", {}):
-            found.append(join(pointer, "properties", name))
-        found.extend(
-            join(pointer, "patternProperties", pattern)
-            for pattern in kw.mapping(schema, "patternProperties", pointer)
-            if merger.languages.key_matches(pattern, pointer, name)
+def _declared(merger: Merger, schemas: Schemas, names: Iterable[str]) -> Iterator[Conjunction]:
+    """For each name, where the schemas of its value stand."""
+    tables = [
+        (
+            pointer,
+            kw.mapping(schema, "properties", pointer),
+            tuple(kw.mapping(schema, "patternProperties", pointer)),
+            extra_place(schema, pointer),
         )
-        extra = extra_place(schema, pointer)
-        if not found and extra is not None:
-            found.append(extra)
-        places.update(dict.fromkeys(found))
-    return tuple(places)
+        for pointer, schema in schemas
+    ]
+    for name in names:
+        places: dict[str, None] = {}
+        for pointer, declared, patterns, extra in tables:
+            found = [join(pointer, "properties", name)] if name in declared else []
+            found += [
+                join(pointer, "patternProperties", pattern)
+                for pattern in patterns
+                if merger.languages.key_matches(pattern, pointer, name)
+            ]
+            if not found and extra is not None:
+                found.append(extra)
+            places.update(dict.fromkeys(found))
+        yield tuple(places)
+
+
+def _with_some_key(
+    merger: Merger,
+    spec: ObjectSpec,
+    schemas: Schemas,
+    names: tuple[str, ...],
+    key_rules: list[str],
+    some: tuple[str, dict[str, Any]],
+) -> Iterator[ObjectSpec]:
+    pointer, rule = some
+    language = _some_keys(merger, pointer, rule)
+    value = join(pointer, SOME_KEY, "value")
+    extras = _extras(merger, schemas, names, key_rules, (language, value))
+    plain = tuple(e for e in extras if not e.witness)
+    for i, name in enumerate(spec.names):
+        if language.matches(name):
+            values = list(spec.values)
+            values[i] = tuple(dict.fromkeys((*values[i], value)))
+            required = (*spec.required[:i], True, *spec.required[i + 1 :])
+            yield replace(spec, values=tuple(values), required=required, extras=plain)
+    if len(plain) < len(extras):
+        yield replace(spec, extras=extras, needs_witness=True)
+
+
+def _some_keys(merger: Merger, pointer: str, rule: dict[str, Any]) -> Rx:
+    languages, builder = merger.languages, merger.languages.builder
+    if "matching" in rule:
+        return languages.key_pattern(rule["matching"], pointer)
+    taken = [languages.key_pattern(pattern, pointer) for pattern in rule["patterns"]]
+    return builder.complement(builder.union(builder.literals(rule["names"]), *taken))
 
 
 def _extras(
     merger: Merger,
-    schemas: list[tuple[str, dict[str, Any]]],
+    schemas: Schemas,
     names: tuple[str, ...],
     key_rules: list[str],
-) -> tuple[tuple[Content, Conjunction], ...]:
+    some: tuple[Rx, str] | None,
+) -> tuple[ExtraSpec, ...]:
     """The classes of undeclared keys: by which patterns they match, so that each has one schema."""
     patterns = [
         (pointer, pattern)
         for pointer, schema in schemas
         for pattern in kw.mapping(schema, "patternProperties", pointer)
     ]
-    if not patterns and not key_rules:
-        places = (extra_place(schema, pointer) for pointer, schema in schemas)
-        conjunction = tuple(dict.fromkeys(p for p in places if p is not None))
+    if not patterns and not key_rules and some is None:
+        found = (extra_place(schema, pointer) for pointer, schema in schemas)
+        conjunction = tuple(dict.fromkeys(p for p in found if p is not None))
         undeclared = Excluding(names) if names else ANYTHING
-        return ((Content(undeclared, 0, None), conjunction),)
-    return _classes(merger, schemas, names, key_rules, patterns)
-
-
-def _classes(
-    merger: Merger,
-    schemas: list[tuple[str, dict[str, Any]]],
-    names: tuple[str, ...],
-    key_rules: list[str],
-    patterns: list[tuple[str, str]],
-) -> tuple[tuple[Content, Conjunction], ...]:
-    languages = merger.languages
-    builder = languages.builder
+        return (ExtraSpec(Content(undeclared, 0, None), conjunction),)
+    languages, builder = merger.languages, merger.languages.builder
     start = builder.complement(builder.literals(names))
     for rule in key_rules:
         start = builder.intersect(start, languages.of_keys(merger, (rule,)))
+    result = []
+    for language, matched in _classes(merger, start, patterns):
+        places: dict[str, None] = {}
+        for pointer, schema in schemas:
+            own = sorted(pattern for p, pattern in matched if p == pointer)
+            extra = extra_place(schema, pointer)
+            here = [join(pointer, "patternProperties", pattern) for pattern in own]
+            if not here and extra is not None:
+                here = [extra]
+            places.update(dict.fromkeys(here))
+        result.append(ExtraSpec(Content(language, 0, None), tuple(places)))
+        if some is not None:
+            inside = builder.intersect(language, some[0])
+            if not inside.is_empty():
+                witnesses = tuple(dict.fromkeys((*places, some[1])))
+                result.append(ExtraSpec(Content(inside, 0, None), witnesses, witness=True))
+    return tuple(result)
+
+
+def _classes(
+    merger: Merger, start: Rx, patterns: list[tuple[str, str]]
+) -> list[tuple[Rx, frozenset[tuple[str, str]]]]:
+    """``start`` cut by the patterns: (language, the patterns that it matches), none empty."""
+    builder = merger.languages.builder
     classes: list[tuple[Rx, frozenset[tuple[str, str]]]] = [(start, frozenset())]
     for pointer, pattern in patterns:
-        matching = languages.key_pattern(pattern, pointer)
+        matching = merger.languages.key_pattern(pattern, pointer)
         split = []
         for language, matched in classes:
             inside = builder.intersect(language, matching)
@@ -126,20 +222,26 @@ def _classes(
         if len(classes) > MAX_KEY_CLASSES:
             raise SchemaBudgetError(
                 f"more than {MAX_KEY_CLASSES} overlapping classes of keys",
-                pointer=pointer,
+                pointer=merger.document.origin(pointer),
                 keyword="patternProperties",
             )
-    result = []
-    for language, matched in classes:
-        if language.is_empty():
-            continue
-        places: dict[str, None] = {}
-        for pointer, schema in schemas:
-            own = sorted(pattern for p, pattern in matched if p == pointer)
-            extra = extra_place(schema, pointer)
-            found = [join(pointer, "patternProperties", pattern) for pattern in own]
-            if not found and extra is not None:
-                found = [extra]
-            places.update(dict.fromkeys(found))
-        result.append((Content(language, 0, None), tuple(places)))
-    return tuple(result)
+    return [(language, matched) for language, matched in classes if not language.is_empty()]
+
+
+def _countable(merger: Merger, spec: ObjectSpec, schemas: Schemas) -> ObjectSpec:
+    """The spec, or (reported) one without a lower bound that finitely many keys might not reach."""
+    if spec.least <= sum(spec.required) or not spec.extras:
+        return spec
+    try:
+        endless = any(
+            not isinstance(e.content.language, Rx) or e.content.language.max_length() is None
+            for e in spec.extras
+        )
+    except RegexBudgetError:
+        endless = False
+    if endless:
+        return spec
+    pointer = next(p for p, s in schemas if s.get("minProperties"))
+    reason = "the keys that may be added are finitely many and are not counted"
+    merger.report(Issue("minProperties", merger.document.origin(pointer), reason))
+    return replace(spec, least=sum(spec.required))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grammar.schema import keywords as kw
-from grammar.schema.document import join
+from grammar.schema.document import AT, join
 
 _IN_PLACE = frozenset(
-    {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "$dynamicRef"}
-)
+    {
+        "$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies",
+        "$dynamicRef", "$recursiveRef",
+    }
+)  # fmt: skip
+
+Bases = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def item_places(schema: Mapping[str, Any], pointer: str) -> tuple[tuple[str, ...], str | None]:
@@ -30,6 +35,12 @@ def item_places(schema: Mapping[str, Any], pointer: str) -> tuple[tuple[str, ...
     return prefix, _unevaluated(schema, pointer, "unevaluatedItems", "contains")
 
 
+def contains_bounds(schema: Mapping[str, Any], pointer: str) -> tuple[int, int | None]:
+    """How many items must and may match ``contains`` (one or more, if nothing else is said)."""
+    least, most = (kw.count(schema, k, pointer) for k in ("minContains", "maxContains"))
+    return 1 if least is None else least, most
+
+
 def extra_place(schema: Mapping[str, Any], pointer: str) -> str | None:
     """The pointer of the schema of undeclared properties' values, or None = anything."""
     if "additionalProperties" in schema:
@@ -47,3 +58,46 @@ def _unevaluated(schema: Mapping[str, Any], pointer: str, keyword: str, *also: s
 def is_local(schema: Mapping[str, Any], *also: str) -> bool:
     """Whether the schema object has no subschemas that evaluate the same instance."""
     return not (_IN_PLACE | set(also)) & schema.keys()
+
+
+def unevaluated_is_idle(schema: Mapping[str, Any], keyword: str) -> bool:
+    """Whether ``unevaluated…`` is absent, asserts nothing, or is handled as ``additional…``."""
+    if keyword not in schema or schema[keyword] is True or schema[keyword] == {}:
+        return True
+    if keyword == "unevaluatedProperties":
+        return is_local(schema) or "additionalProperties" in schema
+    tail = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+    return is_local(schema, "contains") or tail in schema
+
+
+def evaluated_properties(bases: Bases, pointer: str) -> dict[str, Any]:
+    """What ``unevaluatedProperties`` at ``pointer`` says when just these schema objects hold.
+
+    A schema that leaves alone what they evaluate; empty if they evaluate everything.
+    """
+    for base, schema in bases:
+        own = base == pointer
+        if "additionalProperties" in schema or (not own and "unevaluatedProperties" in schema):
+            return {}
+    return {
+        "properties": {n: True for b, s in bases for n in kw.mapping(s, "properties", b)},
+        "patternProperties": {
+            p: True for b, s in bases for p in kw.mapping(s, "patternProperties", b)
+        },
+        "additionalProperties": {AT: join(pointer, "unevaluatedProperties")},
+    }
+
+
+def evaluated_items(bases: Bases, pointer: str) -> dict[str, Any] | None:
+    """The same for ``unevaluatedItems``; None where ``contains`` decides which items are left."""
+    longest = 0
+    for base, schema in bases:
+        prefix, _ = item_places(schema, base)
+        tail = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+        if tail in schema or (base != pointer and "unevaluatedItems" in schema):
+            return {}
+        longest = max(longest, len(prefix))
+    if any("contains" in schema for _, schema in bases):
+        return None
+    written: dict[str, Any] = {"items": {AT: join(pointer, "unevaluatedItems")}}
+    return {"prefixItems": [True] * longest, **written} if longest else written

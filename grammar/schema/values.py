@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from grammar.schema import keywords as kw
-from grammar.schema.bounds import bounds_of, exact
-from grammar.schema.document import Document, join
-from grammar.schema.places import extra_place, item_places
+from grammar.schema.bounds import bounds_of, exact, others_of
+from grammar.schema.document import AT, NONE, NOT, SOME_KEY, Document, join
+from grammar.schema.places import contains_bounds, extra_place, item_places
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -85,6 +85,10 @@ class Evaluator:
         schema = self._document.schema(pointer)
         if isinstance(schema, bool):
             return schema
+        if AT in schema:
+            return self.holds(schema[AT], value)
+        if NOT in schema:
+            return not self.holds(schema[NOT], value)
         if "$ref" in schema:
             if not self.holds(self._document.resolve(schema["$ref"], pointer), value):
                 return False
@@ -102,7 +106,27 @@ class Evaluator:
             return False
         if "oneOf" in branches and sum(branches["oneOf"]) != 1:
             return False
-        return self.holds_locally(pointer, value)
+        if "not" in schema and self.holds(join(pointer, "not"), value):
+            return False
+        if "if" in schema:
+            arm = "then" if self.holds(join(pointer, "if"), value) else "else"
+            if arm in schema and not self.holds(join(pointer, arm), value):
+                return False
+        return self._depends(schema, pointer, value) and self.holds_locally(pointer, value)
+
+    def _depends(self, schema: dict[str, Any], pointer: str, value: Any) -> bool:
+        if not isinstance(value, dict):
+            return True
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, needs in kw.mapping(schema, keyword, pointer).items():
+                if name not in value:
+                    continue
+                if isinstance(needs, list):
+                    if any(needed not in value for needed in needs):
+                        return False
+                elif not self.holds(join(pointer, keyword, name), value):
+                    return False
+        return True
 
     def holds_locally(self, pointer: str, value: Any) -> bool:
         """The same without the combinators of this schema object itself."""
@@ -115,6 +139,8 @@ class Evaluator:
         if "const" in schema and not equal(schema["const"], value):
             return False
         if "enum" in schema and not any(equal(v, value) for v in schema["enum"]):
+            return False
+        if any(equal(v, value) for v in schema.get(NONE, ())):
             return False
         if isinstance(value, str):
             return self._string(schema, pointer, value)
@@ -132,18 +158,30 @@ class Evaluator:
 
     @staticmethod
     def _number(schema: dict[str, Any], pointer: str, value: Fraction) -> bool:
-        return bounds_of(schema, pointer).contains(value)
+        return bounds_of(schema, pointer).contains(value) and not others_of(schema).contains(value)
 
     def _array(self, schema: dict[str, Any], pointer: str, value: list[Any]) -> bool:
         least, most = (kw.count(schema, k, pointer) for k in ("minItems", "maxItems"))
         if (least is not None and len(value) < least) or (most is not None and len(value) > most):
             return False
+        if schema.get("uniqueItems") is True and len({key_of(v) for v in value}) < len(value):
+            return False
+        if "contains" in schema:
+            hits = sum(self.holds(join(pointer, "contains"), v) for v in value)
+            low, high = contains_bounds(schema, pointer)
+            if hits < low or (high is not None and hits > high):
+                return False
         prefix, rest = item_places(schema, pointer)
         places = [*prefix, *([rest] * len(value))]
         return all(p is None or self.holds(p, v) for p, v in zip(places, value, strict=False))
 
     def _object(self, schema: dict[str, Any], pointer: str, value: dict[str, Any]) -> bool:
         if any(name not in value for name in kw.names(schema, "required", pointer)):
+            return False
+        least, most = (kw.count(schema, k, pointer) for k in ("minProperties", "maxProperties"))
+        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+            return False
+        if SOME_KEY in schema and not self._some_key(schema[SOME_KEY], pointer, value):
             return False
         declared = kw.mapping(schema, "properties", pointer)
         patterns = kw.mapping(schema, "patternProperties", pointer)
@@ -165,3 +203,16 @@ class Evaluator:
             if not all(self.holds(place, item) for place in places):
                 return False
         return True
+
+    def _some_key(self, rule: dict[str, Any], pointer: str, value: dict[str, Any]) -> bool:
+        place = join(pointer, SOME_KEY, "value")
+        for name, item in value.items():
+            if "matching" in rule:
+                inside = self._key_matches(rule["matching"], pointer, name)
+            else:
+                inside = name not in rule["names"] and not any(
+                    self._key_matches(pattern, pointer, name) for pattern in rule["patterns"]
+                )
+            if inside and self.holds(place, item):
+                return True
+        return False

@@ -1,0 +1,151 @@
+"""The complement of one schema object's own keywords, as schemas: De Morgan, keyword by keyword.
+
+``not`` is pushed down to where it can be said positively: an object that lacks a property, a string
+that is too long, an array with an item that fails. What results is the union of the schemas
+returned; combinators and references are left to ``flatten``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from grammar.schema import keywords as kw
+from grammar.schema.document import (
+    AT,
+    FRACTION,
+    NONE,
+    NOT,
+    NOT_MULTIPLE,
+    NOT_PATTERN,
+    SOME_KEY,
+    Document,
+    join,
+)
+from grammar.schema.places import extra_place, item_places, unevaluated_is_idle
+
+Schema = dict[str, Any]
+
+
+class NoComplementError(Exception):
+    """A keyword's complement can't be said exactly; the message says why."""
+
+
+def complements(document: Document, schema: Schema, pointer: str) -> Iterator[Schema]:
+    """Schemas that together accept what the object's own keywords refuse.
+
+    Raises:
+        NoComplementError: that can't be had exactly.
+    """
+    yield from _types(schema, pointer)
+    for listed in ([schema["const"]] if "const" in schema else [], schema.get("enum")):
+        if listed or (listed is not None and "enum" in schema and listed == schema["enum"]):
+            if any(isinstance(value, (list, dict)) for value in listed):
+                raise NoComplementError("arrays and objects are not told apart from a constant")
+            yield {NONE: list(listed)}
+    yield from _strings(schema, pointer)
+    yield from _numbers(schema, pointer)
+    yield from _arrays(document, schema, pointer)
+    yield from _objects(document, schema, pointer)
+
+
+def _types(schema: Schema, pointer: str) -> Iterator[Schema]:
+    allowed = kw.types(schema, pointer)
+    if allowed is None:
+        return
+    for name in ("null", "boolean", "string", "array", "object"):
+        if name not in allowed:
+            yield {"type": name}
+    if "number" not in allowed:
+        yield {"type": "number", FRACTION: True} if "integer" in allowed else {"type": "number"}
+
+
+def _strings(schema: Schema, pointer: str) -> Iterator[Schema]:
+    least, most = (kw.count(schema, k, pointer) for k in ("minLength", "maxLength"))
+    if least:
+        yield {"type": "string", "maxLength": least - 1}
+    if most is not None:
+        yield {"type": "string", "minLength": most + 1}
+    if "pattern" in schema:
+        yield {"type": "string", NOT_PATTERN: schema["pattern"]}
+    if kw.string(schema, "format", pointer) in kw.FORMATS:
+        raise NoComplementError("formats are enforced more narrowly than they are defined")
+    if schema.get("contentEncoding") is not None:
+        raise NoComplementError("contentEncoding has no complement here")
+
+
+def _numbers(schema: Schema, pointer: str) -> Iterator[Schema]:
+    for side, strict, other in (
+        ("minimum", "exclusiveMinimum", "Maximum"),
+        ("maximum", "exclusiveMaximum", "Minimum"),
+    ):
+        value, flag = kw.number(schema, side, pointer), schema.get(strict)
+        if value is not None:
+            keyword = other.lower() if flag is True else "exclusive" + other
+            yield {"type": "number", keyword: value}
+        if flag is not None and not isinstance(flag, bool):
+            yield {"type": "number", other.lower(): kw.number(schema, strict, pointer)}
+    divisor = kw.number(schema, "multipleOf", pointer)
+    if divisor is not None:
+        yield {"type": "number", NOT_MULTIPLE: divisor}
+
+
+def _arrays(document: Document, schema: Schema, pointer: str) -> Iterator[Schema]:
+    least, most = (kw.count(schema, k, pointer) for k in ("minItems", "maxItems"))
+    if least:
+        yield {"type": "array", "maxItems": least - 1}
+    if most is not None:
+        yield {"type": "array", "minItems": most + 1}
+    prefix, rest = item_places(schema, pointer)
+    for i, place in enumerate(prefix):
+        items = [*([True] * i), {NOT: place}]
+        yield {"type": "array", "minItems": i + 1, "prefixItems": items}
+    if rest is not None and document.schema(rest) is False:
+        yield {"type": "array", "minItems": len(prefix) + 1}
+    elif rest is not None and document.schema(rest) not in (True, {}):
+        if prefix:
+            raise NoComplementError("which items stand behind the first ones is not counted")
+        yield {"type": "array", "contains": {NOT: rest}}
+    if "contains" in schema:
+        yield from _contains(schema, pointer)
+    if schema.get("uniqueItems") is True:
+        raise NoComplementError("items are not compared with each other")
+    if not unevaluated_is_idle(schema, "unevaluatedItems"):
+        raise NoComplementError("unevaluatedItems has no complement here")
+
+
+def _contains(schema: Schema, pointer: str) -> Iterator[Schema]:
+    least, most = (kw.count(schema, k, pointer) for k in ("minContains", "maxContains"))
+    least = 1 if least is None else least
+    inner = {AT: join(pointer, "contains")}
+    if least:
+        yield {"type": "array", "contains": inner, "minContains": 0, "maxContains": least - 1}
+    if most is not None:
+        yield {"type": "array", "contains": inner, "minContains": most + 1}
+
+
+def _objects(document: Document, schema: Schema, pointer: str) -> Iterator[Schema]:
+    for name in kw.names(schema, "required", pointer):
+        yield {"type": "object", "properties": {name: False}}
+    declared = kw.mapping(schema, "properties", pointer)
+    for name, value in declared.items():
+        if value is not True and value != {}:
+            broken = {NOT: join(pointer, "properties", name)}
+            yield {"type": "object", "required": [name], "properties": {name: broken}}
+    patterns = kw.mapping(schema, "patternProperties", pointer)
+    for pattern in patterns:
+        broken = {NOT: join(pointer, "patternProperties", pattern)}
+        yield {"type": "object", SOME_KEY: {"matching": pattern, "value": broken}}
+    extra = extra_place(schema, pointer)
+    if extra is not None and document.schema(extra) not in (True, {}):
+        outside = {"names": list(declared), "patterns": list(patterns), "value": {NOT: extra}}
+        yield {"type": "object", SOME_KEY: outside}
+    least, most = (kw.count(schema, k, pointer) for k in ("minProperties", "maxProperties"))
+    if least:
+        yield {"type": "object", "maxProperties": least - 1}
+    if most is not None:
+        yield {"type": "object", "minProperties": most + 1}
+    if "propertyNames" in schema:
+        raise NoComplementError("propertyNames has no complement here")
+    if not unevaluated_is_idle(schema, "unevaluatedProperties"):
+        raise NoComplementError("unevaluatedProperties has no complement here")
