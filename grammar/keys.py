@@ -19,7 +19,6 @@ from grammar.automaton import NOT_ACCEPTING, Outcome
 from grammar.content import Content
 from grammar.regular import RegexBuilder
 from grammar.strings import JsonStrings
-from grammar.walk import Free
 
 VAGUE = 0
 """The label of a key whose text is not known; real texts are numbered from 1."""
@@ -75,10 +74,6 @@ class KeyStrings(JsonStrings):
     def outcome(self, label: int) -> Outcome:
         """The text of a key, or ``VAGUE``."""
         return VAGUE if label == VAGUE else self._texts[label]
-
-    def free(self, key: Any) -> Free | None:
-        found = super().free(key[1])
-        return found._replace(ended=True) if found and key[0] == _OPEN_ENDED else found
 
     def candidates(self, key: Any) -> Iterable[int] | None:
         return super().candidates(key[1])
