@@ -75,6 +75,7 @@ class Document:
         #: Up to draft-07 the neighbours of ``$ref`` are ignored.
         self.ref_alone = any(draft in dialect for draft in OLD_DRAFTS)
         self._written: dict[str, Any] = {}
+        self._by_text: dict[str, str] = {}
         self._origins: dict[str, str] = {}
         self._values: dict[str, Any] = {}
         self.dynamic_anchors: Counter[str] = Counter()
@@ -135,8 +136,11 @@ class Document:
         return base
 
     def add(self, schema: dict[str, Any], origin: str) -> str:
-        """Give a schema of our own a pointer; reports about it name its origin."""
-        pointer = f"!{len(self._written)}"
+        """Give a schema of our own a pointer; reports about it name its (first) origin."""
+        text = repr(schema)
+        if text in self._by_text:
+            return self._by_text[text]
+        pointer = self._by_text[text] = f"!{len(self._written)}"
         self._written[pointer] = schema
         self._origins[pointer] = origin
         return pointer

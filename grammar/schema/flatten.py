@@ -27,8 +27,8 @@ MAX_ALTERNATIVES = 1024
 MAX_PRODUCT = 16_384
 MAX_WORK = 400_000
 """Pairs of alternatives that may be joined in one compilation."""
-MANY = 8
-"""More alternatives than this are searched for contradictory ones."""
+MANY, FEW = 8, 128
+"""From so many alternatives on contradictory ones are looked for, and up to so many absorbed ones."""
 ALL_TYPES = frozenset(kw.TYPES)
 _REWRITTEN = frozenset(
     {
@@ -94,6 +94,7 @@ class Flattener:
             result = [a for a in dict.fromkeys(joined) if self._has_type(a)]
             if len(result) > MANY:
                 result = [a for a in result if not plainly_empty(self._document, a)]
+                result = _absorbed(result) if len(result) <= FEW else result
             if len(result) > MAX_ALTERNATIVES:
                 raise self._too_many(pointer)
         return [()] if result is None else result
@@ -376,6 +377,16 @@ class Flattener:
                 else:
                     broken = self._fails(join(pointer, keyword, name))
                     yield self._all([self._write(there, pointer), broken], pointer)
+
+
+def _absorbed(alternatives: Alternatives) -> Alternatives:
+    """Without those that ask for all that another one asks for, and more."""
+    kept: list[frozenset[str]] = []
+    for candidate in sorted(map(frozenset, alternatives), key=len):
+        if not any(other <= candidate for other in kept):
+            kept.append(candidate)
+    left = set(kept)
+    return [a for a in alternatives if frozenset(a) in left]
 
 
 def _types(schema: dict[str, Any], pointer: str) -> frozenset[str]:
