@@ -28,7 +28,7 @@ MAX_PRODUCT = 16_384
 MAX_WORK = 400_000
 """Pairs of alternatives that may be joined in one compilation."""
 MANY, FEW = 8, 128
-"""From so many alternatives on contradictory ones are looked for, and up to so many absorbed ones."""
+"""From so many alternatives on contradictions are looked for, and up to so many absorbed ones."""
 ALL_TYPES = frozenset(kw.TYPES)
 _REWRITTEN = frozenset(
     {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grammar.schema.merge import Merger
 
 EXACT_INTEGER = "-?[0-9]{1,15}"
-"""Only these are also written with ``.0``: readers take that as a double, which holds them exactly."""
+"""Only these are also written with ``.0``: readers take that as a double, which must hold them."""
 BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 """RFC 4648, section 4, with padding and without line breaks."""
 
