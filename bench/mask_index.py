@@ -84,7 +84,7 @@ def main() -> None:
     model = LlamaModel(options.model, n_ctx=256, n_seq_max=1)
     vocabulary = model.vocabulary
     began = time.perf_counter()
-    _ = vocabulary.trie, vocabulary.plain_mask, vocabulary.other_trie
+    vocabulary.prepare()
     prepared = time.perf_counter() - began
 
     began = time.perf_counter()

@@ -9,6 +9,7 @@ several separator styles.
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,13 +37,16 @@ class Gabarito:
         self.tok = tok
         special = {i: f"<{i}>" for i in tok.special}
         self.vocabulary = Vocabulary(tok.bytes, special, [tok.eos])
-        # The work that a server does once, before its first request.
-        _ = self.vocabulary.trie, self.vocabulary.plain_mask, self.vocabulary.other_trie
+        # What a server does once, before its first request; the collector's settings are its too.
+        self.vocabulary.prepare()
         warm = compile_json_schema({"type": "object"}, self.vocabulary).start()
         for token in (b"{", b'"', b"a"):
             warm.mask()
             warm.advance(self.vocabulary.tokens.index(token))
         warm.mask()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
         self.grammar: Grammar | None = None
         self.matcher: Matcher | None = None
 

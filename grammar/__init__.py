@@ -10,7 +10,8 @@ A lazily determinised pushdown automaton over bytes, with interned states and me
 map, in reading order: ``vocabulary`` and ``trie`` (tokens), ``regular`` and ``ecma`` (regular
 languages), ``automaton``, ``content`` and ``strings`` (terminals), ``walk`` (terminals over the
 vocabulary), ``nodes`` and ``containers`` (the grammar and its stacks), ``machine`` (states and
-masks), ``matcher`` (the public face), ``schema`` (the JSON Schema front end), ``cache``.
+masks), ``matcher`` (the public face), ``schema`` (the JSON Schema front end), ``languages``
+(patterns, choices, GBNF, free text, by way of ``text``, ``sequences`` and ``gbnf``), ``cache``.
 
 Not safe to use a ``Matcher`` from two threads at once; everything else is.
 """
@@ -18,6 +19,7 @@ Not safe to use a ``Matcher`` from two threads at once; everything else is.
 from grammar.cache import CacheResult, CacheStats, GrammarCache, schema_key
 from grammar.errors import (
     GrammarError,
+    GrammarSourceError,
     IllegalToken,
     Issue,
     NoLegalContinuation,
@@ -26,6 +28,7 @@ from grammar.errors import (
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )
+from grammar.languages import compile_choice, compile_free_text, compile_gbnf, compile_regex
 from grammar.matcher import Grammar, Matcher, Report
 from grammar.schema.compile import Budget, compile_json_schema
 from grammar.style import WHITESPACE_MODES
@@ -39,6 +42,7 @@ __all__ = [
     "Grammar",
     "GrammarCache",
     "GrammarError",
+    "GrammarSourceError",
     "IllegalToken",
     "Issue",
     "Matcher",
@@ -49,6 +53,10 @@ __all__ = [
     "UnsatisfiableSchemaError",
     "UnsupportedSchemaError",
     "Vocabulary",
+    "compile_choice",
+    "compile_free_text",
+    "compile_gbnf",
     "compile_json_schema",
+    "compile_regex",
     "schema_key",
 ]

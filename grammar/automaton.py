@@ -14,7 +14,7 @@ Read next: ``strings.py`` for JSON strings, ``walk.py`` for how a mask comes out
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,12 +22,16 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from grammar.regular import Rx
-    from grammar.walk import Walk
+    from grammar.trie import Rests
+    from grammar.walk import Free, Walk
 
 Outcome = int | str
 DEAD = -1
 UNKNOWN = -2
 NOT_ACCEPTING = -1
+_UNASKED = (-1,)
+TOKENS = 256
+"""A step beyond the bytes: ``TOKENS + id`` is one whole token (see ``text.OneToken``)."""
 
 
 class Automaton:
@@ -40,11 +44,14 @@ class Automaton:
     def __init__(self) -> None:
         self._index: dict[Hashable, int] = {}
         self._keys: list[Any] = []
-        self._rows: list[dict[int, int]] = []
+        #: What is known of ``step``, by state.
+        self.rows: list[dict[int, int]] = []
         self.labels: list[int] = []
         self._representatives: list[int] = []
         self._live: dict[int, tuple[int, ...]] = {}
-        self._walks: dict[tuple[int, int], Walk] = {}
+        self._tried: dict[int, tuple[int, ...] | None] = {}
+        #: The walks that are known, by state and rests (see ``walk.py``).
+        self.walks: dict[tuple[int, Rests], Walk] = {}
         self._walk_bytes = 0
         # The table of wide walks: only states that such a walk met have a row in it.
         self._table_row: dict[int, int] = {}
@@ -54,6 +61,10 @@ class Automaton:
 
     #: Whether labels tell texts apart that walks do not (see ``keys.py``).
     remembers = False
+    #: Whether nothing can follow, so that walks need not look for exits.
+    is_last = False
+    #: Whether some steps are whole tokens; ``tokens`` tells which.
+    takes_tokens = False
 
     def outcome(self, label: int) -> Outcome:
         """What a label tells the node that pushed the frame below."""
@@ -78,8 +89,34 @@ class Automaton:
         return key  # type: ignore[no-any-return]
 
     def bulk(self, key: Any) -> int | None:
-        """N if every plain token of up to N characters stays inside from here, else None."""
+        """N if every plain token of up to N characters stays inside from here, else None.
+
+        Tokens with a character of ``illegal(key)`` are left out of this."""
         return None
+
+    def illegal(self, key: Any) -> tuple[tuple[int, int], ...] | None:
+        """Ranges of characters that may be illegal somewhere; None: too many."""
+        return ()
+
+    #: ASCII bytes that ``spans`` says nothing about.
+    exceptions: Sequence[int] = ()
+
+    def spans(self, key: Any) -> Iterable[tuple[int, int, Hashable]] | None:
+        """(first, last, the key after any of these bytes) for all ASCII bytes that may follow but
+        the ``exceptions``; None where that is not known at once."""
+        return None
+
+    def loops(self, state: int) -> bool:
+        """Whether every plain token leads from the state to itself."""
+        return False
+
+    def free(self, key: Any) -> Free | None:
+        """What is free text from here on, if that is all there is (see ``bodies.py``)."""
+        return None
+
+    def tokens(self, state: int) -> Collection[int]:
+        """The tokens that may be taken as a whole, whatever their bytes."""
+        return ()
 
     # -- states ---------------------------------------------------------------------------------
 
@@ -90,7 +127,7 @@ class Automaton:
             found = len(self._keys)
             self._index[key] = found
             self._keys.append(key)
-            self._rows.append({})
+            self.rows.append({})
             self.labels.append(self.label(key))
             self._representatives.append(-1)
         return found
@@ -104,7 +141,7 @@ class Automaton:
 
     def step(self, state: int, byte: int) -> int:
         """The state after ``byte``, or ``DEAD``."""
-        row = self._rows[state]
+        row = self.rows[state]
         found = row.get(byte)
         if found is None:
             key = self.successor(self._keys[state], byte)
@@ -116,15 +153,27 @@ class Automaton:
         """The bytes that may follow, ascending."""
         found = self._live.get(state)
         if found is None:
-            candidates = self.candidates(self._keys[state])
-            tried = range(256) if candidates is None else sorted(set(candidates))
-            found = tuple(b for b in tried if self.step(state, b) != DEAD)
+            tried = self.tried(state)
+            found = tuple(
+                b
+                for b in (range(256) if tried is None else sorted(tried))
+                if self.step(state, b) != DEAD
+            )
             self._live[state] = found
         return found
 
     def is_wide(self, state: int) -> bool:
         """Whether most bytes may follow, so that a vectorised walk pays."""
-        return self.candidates(self._keys[state]) is None
+        return self.tried(state) is None
+
+    def tried(self, state: int) -> tuple[int, ...] | None:
+        """The distinct ``candidates``, or None where most bytes may follow."""
+        found = self._tried.get(state, _UNASKED)
+        if found is _UNASKED:
+            candidates = self.candidates(self._keys[state])
+            found = None if candidates is None else tuple(dict.fromkeys(candidates))
+            self._tried[state] = found
+        return found
 
     def representative_of(self, state: int) -> int:
         """The state whose mask this state shares."""
@@ -146,12 +195,29 @@ class Automaton:
         result = self._table[rows, bytes_]
         unknown = np.flatnonzero(result == UNKNOWN)
         if len(unknown):
-            pairs = np.unique(states[unknown].astype(np.int64) * 256 + bytes_[unknown])
-            for pair in pairs.tolist():
+            for state in set(states[unknown].tolist()):
+                self._fill_spans(state)
+            result = self._table[rows, bytes_]
+            unknown = np.flatnonzero(result == UNKNOWN)
+        if len(unknown):
+            pairs = states[unknown].astype(np.int64) * 256 + bytes_[unknown]
+            for pair in sorted(set(pairs.tolist())):
                 state, byte = divmod(pair, 256)
                 self._table[self._row_of[state], byte] = self.step(state, byte)
             result = self._table[rows, bytes_]
         return result
+
+    def _fill_spans(self, state: int) -> None:
+        """Enter in the table what many bytes at once lead to."""
+        spans = self.spans(self._keys[state])
+        if spans is None or self._table[self._row_of[state], 0] != UNKNOWN:
+            return
+        row = np.full(0x80, DEAD, dtype=np.int32)
+        for low, high, key in spans:
+            row[low : high + 1] = self.state(key)
+        for byte in self.exceptions:
+            row[byte] = self.step(state, byte)
+        self._table[self._row_of[state], :0x80] = row
 
     def labels_of(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Labels of states, int32[n], ``NOT_ACCEPTING`` where a state does not accept."""
@@ -165,7 +231,7 @@ class Automaton:
             self._row_of = grown
         rows = self._row_of[states]
         if len(rows) and rows.min() < 0:
-            for state in np.unique(states[rows < 0]).tolist():
+            for state in sorted(set(states[rows < 0].tolist())):
                 row = len(self._table_row)
                 if row == len(self._table):
                     more = np.full((row, 256), UNKNOWN, dtype=np.int32)
@@ -182,14 +248,10 @@ class Automaton:
         """An estimate of what the automaton and its walks hold, in bytes."""
         return self._walk_bytes + self._table.nbytes + 400 * len(self._keys)
 
-    def known_walk(self, state: int, node: int) -> Walk | None:
-        """The memoised walk from a state over the tokens below a trie node."""
-        return self._walks.get((state, node))
-
-    def keep_walk(self, state: int, node: int, walk: Walk) -> None:
-        """Memoise a walk."""
-        self._walks[state, node] = walk
-        self._walk_bytes += walk.memory_bytes()
+    def keep_walk(self, state: int, rests: Rests, walk: Walk, size: int) -> None:
+        """Memoise a walk, which takes ``size`` bytes."""
+        self.walks[state, rests] = walk
+        self._walk_bytes += size
 
 
 class WordTrie:

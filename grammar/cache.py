@@ -1,8 +1,9 @@
-"""GrammarCache: one compilation however many requests ask, kept under the schema's hash.
+"""GrammarCache: one compilation however many requests ask, kept under the source's hash.
 
-The key is SHA-256 over the schema's canonical text (key order kept: it is the output's order), the
-options, the compiler's version and the vocabulary's fingerprint. Entries are bounded in bytes and
-dropped least recently used first. Failures are told to everyone who waited and are not kept.
+The key is SHA-256 over the kind of source (schema, regex, ...), its canonical text (a schema's key
+order kept: it is the output's order), the options, the compiler's version and the vocabulary's
+fingerprint. Entries are bounded in bytes and dropped least recently used first. Failures are told
+to everyone who waited and are not kept.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import json
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from grammar.languages import compile_choice, compile_gbnf, compile_regex
 from grammar.matcher import Grammar
 from grammar.schema.compile import Budget, compile_json_schema
 from grammar.vocabulary import Vocabulary
 
-COMPILER_VERSION = 1
+COMPILER_VERSION = 2
 DEFAULT_MAX_BYTES = 256 << 20
 
 
@@ -48,19 +51,27 @@ class CacheStats:
 def schema_key(
     schema: dict[str, Any] | bool, vocabulary: Vocabulary, *, strict: bool, whitespace: str
 ) -> str:
-    """The key under which a grammar is kept: SHA-256 in hex."""
-    options = {
+    """The key under which a schema's grammar is kept: SHA-256 in hex."""
+    return _key("json_schema", schema, vocabulary, {"strict": strict, "whitespace": whitespace})
+
+
+def _key(kind: str, source: Any, vocabulary: Vocabulary, options: dict[str, Any]) -> str:
+    """The key of a grammar: everything that could make it another one."""
+    whole = {
+        "kind": kind,
         "compiler": COMPILER_VERSION,
-        "strict": strict,
-        "whitespace": whitespace,
+        **options,
         "vocabulary": vocabulary.fingerprint,
     }
-    text = json.dumps([schema, options], separators=(",", ":"), ensure_ascii=True)
+    text = json.dumps([source, whole], separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class GrammarCache:
     """A thread-safe cache of grammars, bounded in (estimated) bytes.
+
+    All ``get_...`` methods block while a grammar is compiled (call them off an event loop), and
+    raise what its compiler raises, for every caller that waited.
 
     Args:
         max_bytes: the least recently used entries go when their sum exceeds this; the newest
@@ -84,13 +95,54 @@ class GrammarCache:
         strict: bool = True,
         whitespace: str = "adaptive",
     ) -> CacheResult:
-        """The grammar of a schema, compiled if it is not there. Blocks; call it off an event loop.
+        """The grammar of a schema, compiled if it is not there.
 
         Raises:
-            SchemaError: as ``compile_json_schema``, for every caller that waited.
+            SchemaError: as ``compile_json_schema``.
         """
+        return self._get(
+            schema_key(schema, vocabulary, strict=strict, whitespace=whitespace),
+            lambda: compile_json_schema(
+                schema, vocabulary, strict=strict, whitespace=whitespace, budget=self._budget
+            ),
+        )
+
+    def get_regex(self, pattern: str, vocabulary: Vocabulary) -> CacheResult:
+        """The grammar of a pattern, compiled if it is not there.
+
+        Raises:
+            GrammarSourceError: as ``compile_regex``.
+        """
+        return self._get(
+            _key("regex", pattern, vocabulary, {}),
+            lambda: compile_regex(pattern, vocabulary, budget=self._budget),
+        )
+
+    def get_choice(self, choices: Sequence[str], vocabulary: Vocabulary) -> CacheResult:
+        """The grammar of a list of choices (in any order), compiled if it is not there.
+
+        Raises:
+            GrammarSourceError: as ``compile_choice``.
+        """
+        return self._get(
+            _key("choice", sorted(choices), vocabulary, {}),
+            lambda: compile_choice(choices, vocabulary),
+        )
+
+    def get_gbnf(self, text: str, vocabulary: Vocabulary) -> CacheResult:
+        """The grammar of a GBNF text, compiled if it is not there.
+
+        Raises:
+            GrammarSourceError: as ``compile_gbnf``.
+        """
+        return self._get(
+            _key("gbnf", text, vocabulary, {}),
+            lambda: compile_gbnf(text, vocabulary, budget=self._budget),
+        )
+
+    def _get(self, key: str, make: Callable[[], Grammar]) -> CacheResult:
+        """What is kept under a key, or what ``make`` makes, once for all who ask meanwhile."""
         began = time.perf_counter()
-        key = schema_key(schema, vocabulary, strict=strict, whitespace=whitespace)
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -106,9 +158,7 @@ class GrammarCache:
                 self._hits += 1
         if first:
             try:
-                grammar = compile_json_schema(
-                    schema, vocabulary, strict=strict, whitespace=whitespace, budget=self._budget
-                )
+                grammar = make()
             except BaseException as error:
                 with self._lock:
                     del self._compiling[key]

@@ -12,6 +12,7 @@ Read next: `grammar.regular`.
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -233,7 +234,7 @@ class UnicodeProperties:
             raise UnknownPropertyError(f"unknown general category in {expression!r}")
         members = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
         if self._categories is None:
-            self._categories = _general_categories()
+            self._categories = general_categories()
         return CharSet(
             interval
             for name, chars in self._categories.items()
@@ -265,7 +266,8 @@ class UnicodeProperties:
         raise UnknownPropertyError(f"Unicode property {name!r} is unknown or not supported")
 
 
-def _general_categories() -> dict[str, CharSet]:
+@functools.cache
+def general_categories() -> dict[str, CharSet]:
     """One pass over the code space: short category name -> its scalar values."""
     runs: dict[str, list[Interval]] = {}
     category = unicodedata.category

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 MAX_SCALAR = 0x10FFFF
 MAX_PROFILED_STATES = 1024
+MAX_ILLEGAL = 8
 
 
 class Language(Protocol):
@@ -26,10 +27,11 @@ class Language(Protocol):
 
 
 class Profile(NamedTuple):
-    """Of all states of a language: is no character ever illegal (every string begins a word), and
-    how many characters lead to a word from the worst state (None: too many states to tell)."""
+    """Of all states of a language: ``illegal``, the characters that are illegal in some state, as
+    ranges, and ``detour``, how many characters lead to a word from the worst state. None: too many
+    states or ranges to tell."""
 
-    total: bool
+    illegal: tuple[tuple[int, int], ...] | None
     detour: int | None
 
 
@@ -55,30 +57,32 @@ class Profiles:
         if found is None:
             states: list[Language] = [language]
             seen = {language}
-            total = True
+            illegal: set[tuple[int, int]] = set()
             for state in states:
                 if len(states) > MAX_PROFILED_STATES:
                     break
-                total = total and _covers_all(state)
+                if len(illegal) <= MAX_ILLEGAL:
+                    illegal.update(_missing(state))
                 fresh = {target for _, _, target in state.transitions()} - seen
                 seen |= fresh
                 states.extend(fresh)
             if len(states) > MAX_PROFILED_STATES:
-                found = Profile(total=False, detour=None)
+                found = Profile(illegal=None, detour=None)
             else:
-                found = Profile(total, max(state.min_length() for state in states))
+                few = tuple(sorted(illegal)) if len(illegal) <= MAX_ILLEGAL else None
+                found = Profile(few, max(state.min_length() for state in states))
             for state in states:
                 self._found.setdefault(state, found)
         return found
 
 
-def _covers_all(language: Language) -> bool:
-    expected = 0
+def _missing(language: Language) -> Iterable[tuple[int, int]]:
+    """The ranges of characters that may not follow."""
+    at = 0
     for low, high, _ in language.transitions():
-        if low != expected:
-            return False
-        expected = 0xE000 if high == 0xD7FF else high + 1
-    return expected == MAX_SCALAR + 1
+        yield from _scalars(at, low - 1)
+        at = high + 1
+    yield from _scalars(at, MAX_SCALAR)
 
 
 class Excluding:
@@ -131,7 +135,7 @@ class Excluding:
     @property
     def profile(self) -> Profile:
         """Known without looking: no character is ever illegal, and one more always suffices."""
-        return Profile(total=True, detour=1)
+        return Profile(illegal=(), detour=1)
 
 
 ANYTHING = Excluding(())

@@ -7,6 +7,7 @@
     │   ├── UnsupportedSchemaError         valid, but something in it can't be enforced
     │   ├── UnsatisfiableSchemaError       no value can satisfy it
     │   └── SchemaBudgetError              compiling it would cost more than the budget
+    ├── GrammarSourceError (also ValueError)   a pattern, choices or a GBNF text is at fault
     ├── NoLegalContinuation                no token may follow: a bug, or a proof
     └── IllegalToken                       a token was advanced that the mask forbids
 
@@ -71,6 +72,33 @@ class UnsatisfiableSchemaError(SchemaError):
 
 class SchemaBudgetError(SchemaError):
     """Compiling the schema would cost more than the compile budget allows."""
+
+
+class GrammarSourceError(GrammarError, ValueError):
+    """A regular expression, a list of choices or a GBNF text can't be compiled.
+
+    Attributes:
+        message: what is wrong, without the place.
+        problem: ``invalid`` (no such text), ``unsupported`` (refused by name), ``unsatisfiable``
+            (nothing could ever be generated) or ``too complex`` (over the compile budget).
+        line, column: where, from 1; None where it is nowhere in particular.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problem: str = "invalid",
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        assert problem in ("invalid", "unsupported", "unsatisfiable", "too complex")
+        where = "" if line is None else f"line {line}, column {column}: "
+        super().__init__(where + message)
+        self.message = message
+        self.problem = problem
+        self.line = line
+        self.column = column
 
 
 class NoLegalContinuation(GrammarError):

@@ -92,8 +92,9 @@ def email(builder: RegexBuilder) -> Rx:
 
 
 def idn_email(builder: RegexBuilder) -> Rx:
-    """As `email`, with letters of all scripts in the local part and an `idn_hostname`."""
-    atext = rf"[{_ATEXT}\p{{L}}]"
+    """RFC 6531: as `email`, with an `idn_hostname`, and in the local part all characters from
+    U+00A1 on too (the RFC's are those from U+0080 on, controls and the no-break space included)."""
+    atext = f"[\u00a1-\ud7ff\ue000-\U0010ffff{_ATEXT}]"
     local = builder.intersect(
         parse_full(builder, rf"{atext}+(?:\.{atext}+)*"), builder.repeat(builder.any_char, 1, 64)
     )

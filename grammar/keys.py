@@ -19,6 +19,7 @@ from grammar.automaton import NOT_ACCEPTING, Outcome
 from grammar.content import Content
 from grammar.regular import RegexBuilder
 from grammar.strings import JsonStrings
+from grammar.walk import Free
 
 VAGUE = 0
 """The label of a key whose text is not known; real texts are numbered from 1."""
@@ -75,6 +76,15 @@ class KeyStrings(JsonStrings):
         """The text of a key, or ``VAGUE``."""
         return VAGUE if label == VAGUE else self._texts[label]
 
+    def spans(self, key: Any) -> Iterable[tuple[int, int, Hashable]] | None:
+        flavour, inner, _ = key
+        spans = super().spans(inner) if flavour != _KNOWN else None
+        return spans and [(low, high, (flavour, after, b"")) for low, high, after in spans]
+
+    def free(self, key: Any) -> Free | None:
+        found = super().free(key[1])
+        return found._replace(ended=True) if found and key[0] == _OPEN_ENDED else found
+
     def candidates(self, key: Any) -> Iterable[int] | None:
         return super().candidates(key[1])
 
@@ -82,6 +92,9 @@ class KeyStrings(JsonStrings):
         flavour, inner, _ = key
         other = super().representative(inner)
         return (flavour if flavour == _OPEN_ENDED else _VAGUE, other, b"")
+
+    def illegal(self, key: Any) -> tuple[tuple[int, int], ...] | None:
+        return super().illegal(key[1])
 
     def bulk(self, key: Any) -> int | None:
         return super().bulk(key[1])

@@ -1,8 +1,9 @@
 """States: interned sets of leaves, with memoised transitions and masks.
 
 A state is everything that can be told of the text so far. Its mask is put together from the walks
-of its terminals (shared with every other state and schema that has the same terminal) and, for the
-tokens that leave a terminal, from stepping the state behind it over the few bytes that remain.
+of its terminals over the vocabulary (shared with every other state and schema that has the same
+terminal) and, for the tokens that leave a terminal, from the walks of those behind it over what
+remains of these tokens. States that are made of the same walks have the same mask object.
 
 Ownership: states refer to each other (``edges``, ``bytes``), also in circles, so the machine that
 made them cuts those references when it dies; nothing waits for the cycle collector. Memory is
@@ -12,26 +13,31 @@ the states they stand on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from grammar.automaton import DEAD, NOT_ACCEPTING, Outcome
+from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.style import Style
+from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
-from grammar.walk import FEW, Mask, Tails, walk
+from grammar.walk import FEW, Mask, Walk, combine, walk
 
+_new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
 MAX_STATES = 50_000
 MAX_MASK_BYTES = 64 << 20
 MAX_FORCED = 1 << 16
+MANY_EXITS = 1000
+"""Past so many exits met for one mask an ambiguous grammar is stepped byte by byte instead."""
 
 
 class State:
     """A set of leaves, and whether the text may end here. Compared by identity."""
 
-    __slots__ = ("accepts", "bytes", "edges", "ids", "leaves", "mask")
+    __slots__ = ("accepts", "bytes", "edges", "few", "ids", "leaves", "loops", "mask", "stuck")
 
     def __init__(self, leaves: tuple[Leaf, ...], accepts: bool) -> None:
         self.leaves = leaves
@@ -39,7 +45,18 @@ class State:
         self.edges: dict[int, State] = {}
         self.bytes: dict[int, State | None] = {}
         self.mask: Mask | None = None
+        # whether every plain token leads back here
+        self.loops = len(leaves) == 1 and leaves[0].automaton.loops(leaves[0].state)
+        self.few = False  # whether the mask has few tokens, so that a list of them pays
+        self.stuck = False  # whether it has none
         self.ids: npt.NDArray[np.int32] | None = None
+
+
+class Behind(NamedTuple):
+    """What lies behind a terminal: the leaves that follow, and whether the text may end there."""
+
+    leaves: tuple[Leaf, ...]
+    accepts: bool
 
 
 class Machine:
@@ -53,14 +70,15 @@ class Machine:
     ) -> None:
         self.vocabulary = vocabulary
         self.context = Context(vocabulary.workspace, rules)
-        self._states: dict[tuple[tuple[int, int, int], ...], State] = {}
-        self._after: dict[tuple[int, Outcome], State] = {}
+        self._states: dict[tuple[frozenset[Leaf], bool], State] = {}
+        self._after: dict[tuple[Stack, Outcome], Behind] = {}
         self._mask_bytes = 0
-        self._vague = False
+        self._merges = any(node.merges for node in rules)
         closure = Closure()
         for style in styles:
             rules[root].expand(self.context, self.context.bottom(style), closure)
-        self.start = self._intern(closure)
+        self.context.settle(closure)
+        self.start = self._intern(closure.leaves, closure.accepts)
 
     def __del__(self) -> None:
         for state in getattr(self, "_states", {}).values():
@@ -74,18 +92,31 @@ class Machine:
         """An estimate of what states, stacks and masks hold, in bytes."""
         return self._mask_bytes + 900 * len(self._states) + 200 * len(self.context.stacks)
 
-    def _intern(self, closure: Closure) -> State:
-        unique = {(id(a), s, k.uid): leaf for leaf in closure.leaves for a, s, k in (leaf,)}
-        key = tuple(sorted(unique))
-        if closure.accepts:
-            key = (*key, (-1, 0, 0))
-        found = self._states.get(key)
-        if found is None:
+    def _intern(self, found: Iterable[Leaf], accepts: bool) -> State:
+        leaves = self._distinct(found)
+        key = (frozenset(leaves), accepts)
+        state = self._states.get(key)
+        if state is None:
             if len(self._states) >= MAX_STATES or self._mask_bytes > MAX_MASK_BYTES:
                 self._forget()
-            leaves = tuple(unique[k] for k in sorted(unique))
-            found = self._states[key] = State(leaves, closure.accepts)
-        return found
+            state = self._states[key] = State(leaves, accepts)
+        return state
+
+    def _distinct(self, leaves: Iterable[Leaf]) -> tuple[Leaf, ...]:
+        return tuple(dict.fromkeys(self._merged(leaves) if self._merges else leaves))
+
+    def _merged(self, leaves: Iterable[Leaf]) -> list[Leaf]:
+        """Leaves that differ only in what follows them as one."""
+        stacks: dict[tuple[int, int], dict[Stack, None]] = {}
+        first: dict[tuple[int, int], Leaf] = {}
+        for leaf in leaves:
+            key = (id(leaf.automaton), leaf.state)
+            first.setdefault(key, leaf)
+            stacks.setdefault(key, {})[leaf.stack] = None
+        return [
+            leaf if len(stacks[key]) == 1 else leaf._replace(stack=self.context.either(stacks[key]))
+            for key, leaf in first.items()
+        ]
 
     def _forget(self) -> None:
         """Drop every memo but the start; states in use live on with their own leaves."""
@@ -106,110 +137,160 @@ class Machine:
         """The state after one byte, or None."""
         if byte in state.bytes:
             return state.bytes[byte]
-        closure = Closure()
-        for automaton, at, stack in state.leaves:
-            after = automaton.step(at, byte)
-            if after == DEAD:
-                continue
-            closure.leaves.append(Leaf(automaton, after, stack))
-            label = automaton.labels[after]
-            if label != NOT_ACCEPTING:
-                self.context.pop(stack, automaton.outcome(label), closure)
-        dead = not closure.leaves and not closure.accepts
-        found = None if dead else self._intern(closure)
+        leaves, accepts = self._move(state.leaves, byte)
+        found = self._intern(leaves, accepts) if leaves or accepts else None
         state.bytes[byte] = found
         return found
 
-    def run(self, state: State, text: bytes) -> State | None:
-        """The state after some bytes, or None."""
-        for byte in text:
-            after = self.step(state, byte)
+    def _move(self, leaves: Iterable[Leaf], byte: int) -> tuple[list[Leaf], bool]:
+        """What follows one byte (or whole token) from some leaves, and whether that may end."""
+        out: list[Leaf] = []
+        ended: list[tuple[Stack, Outcome]] = []
+        for automaton, at, stack in leaves:
+            after = automaton.rows[at].get(byte)
             if after is None:
-                return None
-            state = after
-        return state
+                after = automaton.step(at, byte)
+            if after == DEAD:
+                continue
+            out.append(_new_leaf(Leaf, (automaton, after, stack)))
+            label = automaton.labels[after]
+            if label != NOT_ACCEPTING:
+                ended.append((stack, automaton.outcome(label)))
+        accepts = False
+        if len(ended) > 1 and self._merges:
+            out, accepts = self._settled(ended, out)
+        else:
+            for stack, outcome in ended:
+                behind = self.after(stack, outcome)
+                out += behind.leaves
+                accepts |= behind.accepts
+        return out, accepts
 
-    def after(self, stack: Stack, label: Outcome) -> State:
-        """The state behind a terminal that has just ended with ``label``."""
-        key = (stack.uid, label)
+    def _settled(
+        self, ended: Iterable[tuple[Stack, Outcome]], leaves: list[Leaf]
+    ) -> tuple[list[Leaf], bool]:
+        """What lies behind several terminals that ended together, on top of some leaves."""
+        closure = Closure()
+        closure.leaves = leaves
+        for stack, outcome in ended:
+            self.context.pop(stack, outcome, closure)
+        self.context.settle(closure)
+        return closure.leaves, closure.accepts
+
+    def run(self, state: State, text: bytes) -> State | None:
+        """The state after some bytes, or None. The states between are not kept."""
+        leaves: Sequence[Leaf] = state.leaves
+        accepts = state.accepts
+        for byte in text:
+            found, accepts = self._move(leaves, byte)
+            if not found and not accepts:
+                return None
+            leaves = found if len(found) < 2 else self._distinct(found)
+        return self._intern(leaves, accepts)
+
+    def advance(self, state: State, token: int) -> State | None:
+        """The state after one token, by its bytes or as a whole, or None."""
+        if state.loops and self.vocabulary.plain_lengths[token]:
+            return state
+        text = self.vocabulary.tokens[token]
+        by_bytes = self.run(state, text) if text else None
+        takers = [leaf for leaf in state.leaves if leaf[0].takes_tokens]
+        if not takers:
+            return by_bytes
+        leaves, accepts = self._move(takers, TOKENS + token)
+        if by_bytes is not None:
+            leaves += by_bytes.leaves
+            accepts |= by_bytes.accepts
+        return self._intern(leaves, accepts) if leaves or accepts else None
+
+    def after(self, stack: Stack, label: Outcome) -> Behind:
+        """What lies behind a terminal that has just ended with ``label``."""
+        key = (stack, label)
         found = self._after.get(key)
         if found is None:
-            closure = Closure()
-            self.context.pop(stack, label, closure)
-            found = self._intern(closure)
-            self._after[key] = found
+            leaves, accepts = self._settled([key], [])
+            if len(self._after) >= 2 * MAX_STATES:
+                self._after.clear()
+            found = self._after[key] = Behind(self._distinct(leaves), accepts)
         return found
 
     # -- masks ----------------------------------------------------------------------------------
 
     def fill_mask(self, state: State) -> Mask:
         """Compute and keep the state's mask: uint32[ceil(V/32)], read-only."""
-        ids: list[int] = []
-        masks: list[Mask] = []
-        self._vague = False
-        for automaton, at, stack in state.leaves:
-            self._vague |= automaton.remembers
-            found = walk(automaton, at, self.vocabulary)
-            self._collect(found.ids, found.mask, ids, masks)
-            for label, tails in found.tails.items():
-                self._follow(self.after(stack, label), tails, ids)
-            for label, node, depth in found.deep:
-                self._descend(self.after(stack, label), node, depth, ids, masks)
+        vocabulary = self.vocabulary
+        parts: dict[Walk, None] = {}
+        vague, too_many = self._gather(state, parts)
         if state.accepts:
-            ids.extend(self.vocabulary.eos)
-        if self._vague:  # what a vague key could not decide is tried for real
-            tokens = self.vocabulary.tokens
-            ids.extend(t for t in self.vocabulary.double_key_tokens if self.run(state, tokens[t]))
-        mask = np.zeros(self.vocabulary.mask_words, dtype=np.uint32)
-        for other in masks:
-            mask |= other
-        if len(ids) <= FEW:
-            for token in ids:
-                mask[token >> 5] |= np.uint32(1 << (token & 31))
+            parts[vocabulary.end_walk] = None
+        more = [t for leaf in state.leaves if leaf[0].takes_tokens for t in leaf[0].tokens(leaf[1])]
+        if too_many:
+            more += self._swept(state)
+        if vague:  # what a vague key could not decide is tried for real
+            tokens = vocabulary.tokens
+            more += [t for t in vocabulary.double_key_tokens if self.run(state, tokens[t])]
+        if more:
+            parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
+            mask = combine(parts, vocabulary.mask_words)
         else:
-            chosen = np.array(ids, dtype=np.int64)
-            bits = np.left_shift(np.uint32(1), (chosen & 31).astype(np.uint32))
-            np.bitwise_or.at(mask, chosen >> 5, bits)
-        if not masks and len(ids) <= FEW:
-            state.ids = np.array(sorted(set(ids)), dtype=np.int32)
-            state.ids.flags.writeable = False
-        mask.flags.writeable = False
+            mask = vocabulary.workspace.mask_of(
+                frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
+            )
+        count = sum(len(part.ids) for part in parts)
+        state.few = count <= FEW and not any(part.mask is not None for part in parts)
+        state.stuck = state.few and count == 0
         state.mask = mask
         self._mask_bytes += mask.nbytes
         return mask
 
-    @staticmethod
-    def _collect(
-        new_ids: list[int], new_mask: Mask | None, ids: list[int], masks: list[Mask]
-    ) -> None:
-        ids.extend(new_ids)
-        if new_mask is not None:
-            masks.append(new_mask)
+    def _gather(self, state: State, parts: dict[Walk, None]) -> tuple[bool, bool]:
+        """Collect the walks that have legal tokens.
 
-    def _follow(self, state: State, tails: Tails, ids: list[int]) -> None:
-        """Tokens that left a terminal: may the rest of each follow?"""
-        pending = [(state, tails)]
+        Returns whether a vague key was among them, and whether there were too many to go on.
+        """
+        vocabulary = self.vocabulary
+        vague = False
+        pending: list[tuple[tuple[Leaf, ...], Rests]] = [(state.leaves, 0)]
+        met: set[tuple[Stack, int, Rests]] = set()
         while pending:
-            at, node = pending.pop()
-            for byte, child in node.children.items():
+            leaves, rests = pending.pop()
+            for automaton, at, stack in leaves:
+                vague |= automaton.remembers
+                found = automaton.walks.get((at, rests))
+                if found is None:
+                    found = walk(automaton, at, vocabulary, rests)
+                if found.mask is not None or len(found.ids):
+                    parts[found] = None
+                for label, left in found.exits:
+                    key = (stack, label, left)
+                    if key not in met:
+                        met.add(key)
+                        pending.append((self.after(stack, label).leaves, left))
+            if self._merges and len(met) > MANY_EXITS:
+                return vague, True
+        return vague, False
+
+    def _swept(self, state: State) -> list[int]:
+        """The legal tokens, found by stepping states over the trie.
+
+        The walks of terminals know nothing of each other, so in an ambiguous grammar their exits
+        can double with every byte of a token; states merge what has become the same.
+        """
+        trie = self.vocabulary.trie
+        found: list[int] = []
+        frontier: dict[State, list[npt.NDArray[np.int64]]] = {state: [np.zeros(1, dtype=np.int64)]}
+        while frontier:
+            at, nodes = frontier.popitem()
+            below = trie.below(np.unique(np.concatenate(nodes)))
+            bytes_ = trie.byte[below]
+            for byte in np.unique(bytes_).tolist():
                 after = self.step(at, byte)
                 if after is not None:
-                    ids.extend(child.ids)
-                    if child.children:
-                        pending.append((after, child))
-
-    def _descend(
-        self, state: State, node: int, depth: int, ids: list[int], masks: list[Mask]
-    ) -> None:
-        """The same where many tokens leave at once: walk the next terminals from that trie node."""
-        for automaton, at, stack in state.leaves:
-            self._vague |= automaton.remembers
-            found = walk(automaton, at, self.vocabulary, node, depth)
-            self._collect(found.ids, found.mask, ids, masks)
-            for label, tails in found.tails.items():
-                self._follow(self.after(stack, label), tails, ids)
-            for label, inner, inner_depth in found.deep:
-                self._descend(self.after(stack, label), inner, inner_depth, ids, masks)
+                    met = below[bytes_ == byte]
+                    for node in met[trie.ends[met] > 0].tolist():
+                        found += trie.tokens_at(node).tolist()
+                    frontier.setdefault(after, []).append(met)
+        return found
 
     # -- forced bytes ---------------------------------------------------------------------------
 
@@ -231,7 +312,7 @@ class Machine:
     def _only_byte(state: State) -> int | None:
         only: int | None = None
         for automaton, at, _ in state.leaves:
-            if automaton.is_wide(at):
+            if automaton.is_wide(at) or automaton.tokens(at):
                 return None
             for byte in automaton.live(at):
                 if only is None:

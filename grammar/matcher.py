@@ -45,9 +45,12 @@ class Grammar:
         root: int,
         styles: Sequence[Style],
         report: Report,
+        own_bytes: int = 0,
     ) -> None:
+        """``own_bytes``: an estimate of what terminals hold that no other grammar shares."""
         self.vocabulary = vocabulary
         self.report = report
+        self._own_bytes = own_bytes
         with vocabulary.workspace.lock:
             self._machine = Machine(vocabulary, rules, root, styles)
 
@@ -57,7 +60,8 @@ class Grammar:
 
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
-        return self._machine.memory_bytes() + 2048 * len(self._machine.context.rules)
+        rules = 2048 * len(self._machine.context.rules)
+        return self._machine.memory_bytes() + rules + self._own_bytes
 
     @property
     def states(self) -> int:
@@ -99,7 +103,7 @@ class Matcher:
         if mask is None:
             with self._vocabulary.workspace.lock:
                 mask = state.mask if state.mask is not None else self._machine.fill_mask(state)
-        if state.ids is not None and not len(state.ids):
+        if state.stuck:
             raise NoLegalContinuation(self.describe())
         return mask
 
@@ -107,8 +111,14 @@ class Matcher:
         """The legal token ids, ascending, if they are few (up to some hundreds), else None."""
         if self._finished:
             return np.zeros(0, dtype=np.int32)
-        self.mask()
-        return self._path[-1].ids
+        mask = self.mask()
+        state = self._path[-1]
+        if state.few and state.ids is None:
+            bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+            ids = np.flatnonzero(bits).astype(np.int32)
+            ids.flags.writeable = False
+            state.ids = ids
+        return state.ids
 
     def is_allowed(self, token: int) -> bool:
         """Whether the token is legal now; ids outside the vocabulary are not."""
@@ -122,11 +132,8 @@ class Matcher:
     def _next(self, state: State, token: int) -> State | None:
         if token in self._vocabulary.eos:
             return state if state.accepts else None
-        text = self._vocabulary.tokens[token]
-        if not text:
-            return None
         with self._vocabulary.workspace.lock:
-            return self._machine.run(state, text)
+            return self._machine.advance(state, token)
 
     def advance(self, token: int) -> None:
         """Take one token.

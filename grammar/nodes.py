@@ -12,7 +12,8 @@ stacks and states. Read next: ``machine.py``, which makes states of leaves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
 from grammar.automaton import NOT_ACCEPTING, Automaton, Outcome
@@ -48,13 +49,30 @@ class Leaf(NamedTuple):
 
 
 class Closure:
-    """What may come next, being collected: leaves, and whether the text may end here."""
+    """What may come next, being collected: leaves, and whether the text may end here.
 
-    __slots__ = ("accepts", "leaves")
+    Nodes that would otherwise call each other too deeply or too often put their calls off
+    (``Context.settle`` makes them): ``returns`` are frames to go on with, ``calls`` are rules to
+    begin, each with the stacks that wait for it.
+    """
+
+    __slots__ = ("accepts", "calls", "due", "leaves", "returns", "visited")
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
         self.accepts = False
+        self.returns: list[tuple[Node, Place, Stack]] = []
+        self.calls: dict[int, dict[Stack, None]] = {}
+        self.due: list[int] = []  # the rules in ``calls``, as a heap
+        self.visited: set[tuple[Node, Place, Stack]] = set()
+
+    def call(self, rule: int, stack: Stack) -> None:
+        """Begin a rule later, once all stacks that wait for it are known."""
+        waiting = self.calls.get(rule)
+        if waiting is None:
+            waiting = self.calls[rule] = {}
+            heappush(self.due, rule)
+        waiting[stack] = None
 
 
 class Context:
@@ -64,6 +82,9 @@ class Context:
         self.workspace = workspace
         self.rules = rules
         self.stacks: dict[tuple[int, Place, int], Stack] = {}
+        self._either = Either()
+        self._texts: dict[bytes, tuple[Automaton, int]] = {}
+        self._gap: tuple[Automaton, int] | None = None
         self._next_uid = 0
 
     def bottom(self, style: Style) -> Stack:
@@ -80,6 +101,35 @@ class Context:
             found = self.stacks[key] = Stack(self._next_uid, node, place, tail, tail.style)
         return found
 
+    def either(self, stacks: Iterable[Stack]) -> Stack:
+        """One stack that goes on like each of several."""
+        parts: dict[Stack, None] = {}
+        for stack in stacks:
+            members = stack.place if isinstance(stack.node, Either) else (stack,)
+            parts.update(dict.fromkeys(members))
+        if len(parts) == 1:
+            return next(iter(parts))
+        ordered = tuple(sorted(parts, key=lambda stack: stack.uid))
+        return self.push(self._either, ordered, ordered[0])
+
+    def settle(self, out: Closure) -> None:
+        """Make the calls that were put off.
+
+        Rules are begun in the order of their numbers, and a rule begins only others with greater
+        numbers (``sequences.py`` sees to that), so whoever waits for a rule is known by then.
+        """
+        while True:
+            while out.returns:
+                frame = out.returns.pop()
+                if frame not in out.visited:
+                    out.visited.add(frame)
+                    node, place, stack = frame
+                    node.go_on(self, place, stack, out)
+            if not out.due:
+                return
+            rule = heappop(out.due)
+            self.rules[rule].begin(self, self.either(out.calls.pop(rule)), out)
+
     def leaf(self, automaton: Automaton, state: int, stack: Stack, out: Closure) -> None:
         """Add a terminal; one that accepts the empty string is also skipped."""
         out.leaves.append(Leaf(automaton, state, stack))
@@ -89,13 +139,18 @@ class Context:
 
     def text(self, text: bytes, stack: Stack, out: Closure) -> None:
         """Add a fixed, non-empty text."""
-        automaton = self.workspace.literal(text)
-        self.leaf(automaton, automaton.start(), stack, out)
+        found = self._texts.get(text)
+        if found is None:
+            automaton = self.workspace.literal(text)
+            found = self._texts[text] = (automaton, automaton.start())
+        out.leaves.append(Leaf(*found, stack))  # it is not empty, so it can't be skipped
 
     def blank(self, stack: Stack, out: Closure) -> None:
         """Add a flexible gap."""
-        automaton = self.workspace.ascii
-        self.leaf(automaton, automaton.start(self.workspace.gap()), stack, out)
+        if self._gap is None:
+            automaton = self.workspace.ascii
+            self._gap = (automaton, automaton.start(self.workspace.gap()))
+        self.leaf(*self._gap, stack, out)
 
     def pop(self, stack: Stack, label: Outcome, out: Closure) -> None:
         """Go on below a finished terminal or node."""
@@ -110,6 +165,8 @@ class Node:
     """A part of a grammar. ``nests`` is 1 for arrays and objects, whose contents are indented."""
 
     nests = 0
+    #: Whether leaves that differ only in their stacks are to be merged (see ``Context.either``).
+    merges = False
 
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         """Add the leaves that this node begins with; ``stack`` is what follows the node."""
@@ -120,6 +177,24 @@ class Node:
     ) -> None:
         """Go on after the part that was pushed as ``(self, place)``; ``stack`` is the rest."""
         raise AssertionError(f"{type(self).__name__} pushes no frames")
+
+    def begin(self, context: Context, stack: Stack, out: Closure) -> None:
+        """``expand`` for whoever put the call off (``Closure.call``)."""
+        self.expand(context, stack, out)
+
+    def go_on(self, context: Context, place: Place, stack: Stack, out: Closure) -> None:
+        """``resume`` for whoever put the return off (``Closure.returns``)."""
+        raise AssertionError(f"{type(self).__name__} puts nothing off")
+
+
+class Either(Node):
+    """Several stacks as one: a frame's place holds them, and its tail is one of them."""
+
+    def resume(
+        self, context: Context, place: Place, stack: Stack, label: Outcome, out: Closure
+    ) -> None:
+        for each in place:
+            context.pop(each, label, out)
 
 
 class Terminal(Node):

@@ -4,18 +4,40 @@ Nodes are numbered level by level (the root is 0) and within a level in byte ord
 of a node are one contiguous run of node numbers. Tokens are sorted by their bytes, so the tokens
 below a node are one contiguous run of the sorted order. Both runs are half-open intervals.
 
+*Rests* are what may remain of tokens after a common part was read: one node, or several at once (a
+``NodeSet``), which behaves like the trie of everything below them.
+
 Read next: ``walk.py``, which runs automata over this trie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int32]
 ByteArray = npt.NDArray[np.uint8]
+
+MANY_NODES = 48
+"""A larger set of nodes is stepped with numpy."""
+
+
+class NodeSet:
+    """Several nodes as one; compared by identity. Children are made on touch."""
+
+    __slots__ = ("children", "ids", "is_whole", "nodes")
+
+    def __init__(self, nodes: tuple[int, ...]) -> None:
+        self.nodes = nodes
+        self.children: dict[int, Rests | None] = {}
+        self.is_whole = False  # whether ``children`` has all of them
+        self.ids: IntArray | None = None
+
+
+Rests: TypeAlias = int | NodeSet
 
 
 class TokenTrie:
@@ -32,7 +54,7 @@ class TokenTrie:
     """
 
     ARRAYS = ("byte", "child", "low", "high", "ends", "order")
-    __slots__ = ("_children", "byte", "child", "ends", "high", "low", "order")
+    __slots__ = ("_nodes", "byte", "child", "ends", "high", "low", "order")
 
     def __init__(self, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
         self.byte: ByteArray = arrays["byte"].astype(np.uint8, copy=False)
@@ -41,7 +63,7 @@ class TokenTrie:
         self.high: IntArray = arrays["high"].astype(np.int32, copy=False)
         self.ends: IntArray = arrays["ends"].astype(np.int32, copy=False)
         self.order: IntArray = arrays["order"].astype(np.int32, copy=False)
-        self._children: dict[int, dict[int, int]] = {}
+        self._nodes: dict[int, tuple[dict[int, int], list[int]]] = {}
 
     @classmethod
     def build(cls, tokens: Sequence[bytes], ids: Sequence[int]) -> TokenTrie:
@@ -102,14 +124,97 @@ class TokenTrie:
     def __len__(self) -> int:
         return len(self.byte)
 
-    def children(self, node: int) -> dict[int, int]:
-        """Byte -> child node, in byte order; made on first touch."""
-        found = self._children.get(node)
+    def visit(self, node: int) -> tuple[dict[int, int], list[int]]:
+        """(byte -> child node in byte order, the tokens that end here); made on first touch."""
+        found = self._nodes.get(node)
         if found is None:
-            start, stop = int(self.child[node]), int(self.child[node + 1])
-            found = dict(zip(self.byte[start:stop].tolist(), range(start, stop), strict=True))
-            self._children[node] = found
+            start, stop = self.child[node : node + 2].tolist()
+            low, ends = int(self.low[node]), int(self.ends[node])
+            found = (
+                dict(zip(self.byte[start:stop].tolist(), range(start, stop), strict=True)),
+                self.order[low : low + ends].tolist() if ends else _NO_TOKENS,
+            )
+            self._nodes[node] = found
         return found
+
+    def children(self, rests: Rests) -> Mapping[int, Rests | None]:
+        """Byte -> what remains after it (never None here)."""
+        if isinstance(rests, int):
+            return self.visit(rests)[0]
+        if not rests.is_whole:
+            self._expand(rests)
+        return rests.children
+
+    def step(self, rests: Rests, byte: int) -> Rests | None:
+        """What remains after one more byte, or None."""
+        if isinstance(rests, int):
+            return self.visit(rests)[0].get(byte)
+        if byte in rests.children or rests.is_whole:
+            return rests.children.get(byte)
+        if len(rests.nodes) > MANY_NODES:
+            self._expand(rests)
+            return rests.children.get(byte)
+        met = (self.visit(node)[0].get(byte) for node in rests.nodes)
+        nodes = tuple(node for node in met if node is not None)
+        found = rests.children[byte] = _as_rests(nodes)
+        return found
+
+    def ids_at(self, rests: Rests) -> Iterable[int]:
+        """The tokens that end exactly here."""
+        if isinstance(rests, int):
+            return self.visit(rests)[1]
+        if rests.ids is None:
+            rests.ids = self._ending_at(np.array(rests.nodes, dtype=np.int64))
+        return rests.ids.tolist()  # type: ignore[no-any-return]
+
+    def is_leaf(self, rests: Rests) -> bool:
+        """Whether no token goes on from here."""
+        if isinstance(rests, int):
+            return not self.visit(rests)[0]
+        if len(rests.nodes) > MANY_NODES:
+            here = np.array(rests.nodes, dtype=np.int64)
+            return not bool((self.child[here + 1] > self.child[here]).any())
+        return not any(self.visit(node)[0] for node in rests.nodes)
+
+    def union(self, parts: Sequence[Rests]) -> Rests:
+        """Several rests as one; there must be some."""
+        if len(parts) == 1:
+            return parts[0]
+        nodes: dict[int, None] = {}
+        for part in parts:
+            if isinstance(part, int):
+                nodes[part] = None
+            else:
+                nodes.update(dict.fromkeys(part.nodes))
+        found = _as_rests(tuple(nodes))
+        assert found is not None
+        return found
+
+    def _expand(self, rests: NodeSet) -> None:
+        here = np.array(rests.nodes, dtype=np.int64)
+        below = self.below(here)
+        bytes_ = self.byte[below]
+        order = np.argsort(bytes_, kind="stable")
+        below, bytes_ = below[order], bytes_[order]
+        cuts = np.flatnonzero(bytes_[1:] != bytes_[:-1]) + 1
+        children: dict[int, Rests | None] = {}
+        for part in np.split(below, cuts) if len(below) else ():
+            byte = int(self.byte[part[0]])
+            known = rests.children.get(byte)
+            children[byte] = _as_rests(tuple(part.tolist())) if known is None else known
+        rests.children = children
+        rests.is_whole = True
+
+    def below(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The children of some nodes, node by node."""
+        counts = self.child[nodes + 1] - self.child[nodes]
+        before = np.cumsum(counts) - counts
+        return np.repeat(self.child[nodes] - before, counts) + np.arange(int(counts.sum()))
+
+    def _ending_at(self, nodes: npt.NDArray[np.int64]) -> IntArray:
+        ends = self.ends[nodes]
+        starts = np.repeat(self.low[nodes] - (np.cumsum(ends) - ends), ends)
+        return self.order[starts + np.arange(len(starts), dtype=np.int32)]
 
     def tokens_at(self, node: int) -> IntArray:
         """Ids of the tokens that end exactly at the node."""
@@ -124,8 +229,32 @@ class TokenTrie:
         """The node that ``text`` leads to from the root, or None."""
         node = 0
         for byte in text:
-            child = self.children(node).get(byte)
+            child = self.visit(node)[0].get(byte)
             if child is None:
                 return None
             node = child
         return node
+
+    def nodes_in(self, other: TokenTrie) -> IntArray:
+        """int32[N]: for each node the node of a larger trie with the same text."""
+        parent = np.repeat(np.arange(len(other)), np.diff(other.child))
+        keys = np.full(len(other), -1, dtype=np.int64)
+        keys[1:] = parent * 256 + other.byte[1:]  # ascending, as nodes are numbered
+        found = np.zeros(len(self), dtype=np.int32)
+        own_parent = np.zeros(len(self), dtype=np.int64)
+        own_parent[1:] = np.repeat(np.arange(len(self)), np.diff(self.child))
+        start, stop = 1, int(self.child[1])
+        while start < stop:  # a level at a time: the parents are known by then
+            wanted = found[own_parent[start:stop]].astype(np.int64) * 256 + self.byte[start:stop]
+            found[start:stop] = np.searchsorted(keys, wanted)
+            start, stop = stop, int(self.child[stop])
+        return found
+
+
+_NO_TOKENS: list[int] = []
+
+
+def _as_rests(nodes: tuple[int, ...]) -> Rests | None:
+    if len(nodes) == 1:
+        return nodes[0]
+    return NodeSet(nodes) if nodes else None

@@ -23,7 +23,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from grammar.bodies import FreeBodies
+from grammar.charset import general_categories
 from grammar.trie import TokenTrie
+from grammar.walk import Walk, pack_bool
 from grammar.workspace import Workspace
 
 _TRIE_FORMAT = 1
@@ -107,10 +110,32 @@ class Vocabulary:
             _store(path, trie.arrays())
         return trie
 
+    def prepare(self) -> None:
+        """Make now what is made once for a vocabulary (a server does so before its first request).
+
+        Takes some tenths of a second; without it the first masks that need a part make it.
+        """
+        with self.workspace.lock:
+            self.bodies.prepare()
+            _ = self.plain_mask, self._plain_codes, self.double_key_tokens, self.end_walk
+            general_categories()
+
     @cached_property
     def workspace(self) -> Workspace:
-        """The terminals that all grammars on this vocabulary share."""
+        """The terminals that all grammars on this vocabulary share; see ``begin_generation``."""
         return Workspace(self)
+
+    def begin_generation(self) -> None:
+        """Let grammars from now on share a new workspace; the others keep theirs."""
+        with self.workspace.lock:
+            before = self.workspace
+            self.__dict__["workspace"] = Workspace(self, before.limit_bytes, before=before)
+
+    def current_workspace(self) -> Workspace:
+        """The workspace for a new grammar; its lock, which never changes, must be held."""
+        if self.workspace.is_due():
+            self.begin_generation()
+        return self.workspace
 
     @cached_property
     def plain_lengths(self) -> npt.NDArray[np.int32]:
@@ -129,9 +154,32 @@ class Vocabulary:
         return lengths
 
     @cached_property
+    def _plain_codes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Of the plain tokens that are not all ASCII: their characters, and whose they are."""
+        plain: list[int] = np.flatnonzero(self.plain_lengths).tolist()
+        ids = [i for i in plain if not self.tokens[i].isascii()]
+        texts = [self.tokens[i].decode() for i in ids]
+        codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4").astype(np.int32)
+        return codes, np.repeat(np.array(ids, dtype=np.int32), [len(text) for text in texts])
+
+    def plain_with(self, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int32]:
+        """int32[n]: the plain tokens with a character beyond ASCII in some of the ranges."""
+        found: set[int] = set()
+        for low, high in ranges:
+            if high >= 0x80:
+                codes, owners = self._plain_codes
+                found.update(owners[(codes >= low) & (codes <= high)].tolist())
+        return np.array(sorted(found), dtype=np.int32)
+
+    @cached_property
     def plain_mask(self) -> npt.NDArray[np.uint32]:
         """uint32[ceil(V/32)]: the plain tokens."""
         return pack_bool(self.plain_lengths > 0)
+
+    @cached_property
+    def end_walk(self) -> Walk:
+        """The end-of-sequence tokens, as a part of a mask."""
+        return Walk(np.array(sorted(self.eos), dtype=np.int32), None, ())
 
     @cached_property
     def double_key_tokens(self) -> tuple[int, ...]:
@@ -145,12 +193,17 @@ class Vocabulary:
         """The byte trie of the ordinary tokens that are not plain."""
         return TokenTrie.build(self.tokens, np.flatnonzero(self.plain_lengths == 0).tolist())
 
+    @cached_property
+    def bodies(self) -> FreeBodies:
+        """The walks of free strings; the first use scans the vocabulary."""
+        bodies = FreeBodies(self)
+        self.workspace.bodies = bodies
+        return bodies
 
-def pack_bool(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """bool[V] -> uint32[ceil(V/32)], bit ``i`` of word ``w`` being token ``32*w + i``."""
-    padded = np.zeros((len(flags) + 31) // 32 * 32, dtype=bool)
-    padded[: len(flags)] = flags
-    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32, copy=False)
+    @cached_property
+    def other_nodes(self) -> npt.NDArray[np.int32]:
+        """int32[nodes of ``other_trie``]: the same nodes in ``trie``."""
+        return self.other_trie.nodes_in(self.trie)
 
 
 def _store(path: Path, arrays: dict[str, npt.NDArray[np.generic]]) -> None:

@@ -2,91 +2,95 @@
 
 A walk depends only on the terminal, so it is made once and shared by every schema and request. It
 says which tokens *stay* inside the terminal (or end exactly where it may end), and where longer
-tokens *leave* it: there the stack has to say whether the rest of the token may follow. Exits with
-few tokens behind them are merged into one small trie of rests (``Tails``), so that a new stack
-costs some tens of dictionary look-ups; the others are named by their trie node (``deep``).
+tokens *leave* it: there the stack has to say whether the rest of the token may follow. What remains
+of the tokens that leave is a ``Rests`` of the trie, one for each label however many places they
+leave at, and the terminals behind are walked over these rests, again memoised: a new stack costs
+some look-ups.
 
-Two ways of walking, the same result: level by level with numpy where most bytes may follow, and
-node by node in plain Python where few may.
+Three ways of walking, the same result: free strings are a choice from what ``bodies.py`` scanned;
+else level by level with numpy where most bytes may follow, and node by node in plain Python where
+few may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton
-from grammar.trie import IntArray, TokenTrie
-from grammar.vocabulary import Vocabulary, pack_bool
+from grammar.trie import IntArray, NodeSet, Rests, TokenTrie
+
+if TYPE_CHECKING:
+    from grammar.vocabulary import Vocabulary
 
 Mask = npt.NDArray[np.uint32]
 
 FEW = 256
 """Up to this many token ids are kept as ids; more are kept as a packed mask."""
-SMALL_EXIT = 512
-"""An exit with more tokens behind it is not merged into the tails."""
 NARROW_FRONTIER = 12
 """Below this width a level is walked in plain Python."""
+MANY_UNSURE = 256
+"""With more plain tokens to be tried one by one than this, all tokens are walked."""
+SMALL = 64
+"""Below this many tokens a walk is made in plain Python."""
+LARGE = 512
+"""Where a narrow walk gets wide with more tokens than this below, it goes on with numpy."""
 
 
-class Tails:
-    """A trie of the rests of tokens after an exit; ``ids`` are the tokens that end at a node."""
+class Free(NamedTuple):
+    """A string that holds any text of ``least`` to ``most`` characters but some words, between what
+    is left of its ``opening`` and its ``closing``; ``ended``: the last byte can't be written."""
 
-    __slots__ = ("children", "ids")
-
-    def __init__(self) -> None:
-        self.children: dict[int, Tails] = {}
-        self.ids: list[int] = []
-
-    def add(self, rest: bytes, token: int) -> None:
-        """Enter one token by what remains of it."""
-        node = self
-        for byte in rest:
-            child = node.children.get(byte)
-            if child is None:
-                child = node.children[byte] = Tails()
-            node = child
-        node.ids.append(token)
-
-    def size(self) -> int:
-        """Nodes and ids, for memory estimates."""
-        return 1 + len(self.ids) + sum(child.size() for child in self.children.values())
+    opening: bytes
+    least: int
+    most: int | None
+    words: tuple[str, ...]
+    closing: bytes
+    ended: bool = False
 
 
-class Walk(NamedTuple):
-    """The result of a walk.
+class Walk:
+    """The result of a walk; compared by identity.
 
-    ``ids``: tokens that stay, if few, else empty; ``mask``: uint32[ceil(V/32)] of them, if many.
-    ``tails``: label -> rests of the tokens that leave. ``deep``: (label, trie node, depth)
-    of large exits.
+    ``ids``: int32[n], tokens that stay, and ``mask``: uint32[ceil(V/32)] or None, more of them.
+    ``exits``: (label, what remains of the tokens that leave with it).
     """
 
-    ids: list[int]
-    mask: Mask | None
-    tails: dict[int, Tails]
-    deep: tuple[tuple[int, int, int], ...]
+    __slots__ = ("exits", "ids", "mask")
+
+    def __init__(
+        self, ids: IntArray, mask: Mask | None, exits: tuple[tuple[int, Rests], ...]
+    ) -> None:
+        self.ids = ids
+        self.mask = mask
+        self.exits = exits
 
     def memory_bytes(self) -> int:
         """An estimate, in bytes."""
         mask = 0 if self.mask is None else self.mask.nbytes
-        return 300 + mask + 8 * len(self.ids) + 120 * sum(t.size() for t in self.tails.values())
+        sets = sum(16 * len(r.nodes) + 500 for _, r in self.exits if isinstance(r, NodeSet))
+        return 200 + mask + self.ids.nbytes + sets
 
 
-def walk(
-    automaton: Automaton, state: int, vocabulary: Vocabulary, node: int = 0, depth: int = 0
-) -> Walk:
-    """Walk from ``state`` over the tokens below a trie node. Memoised on the automaton.
-
-    ``node`` 0 is the root (all tokens); another node stands ``depth`` bytes below it.
-    """
-    state = automaton.representative_of(state)
-    found = automaton.known_walk(state, node)
+def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests = 0) -> Walk:
+    """Walk from ``state`` over some rests of tokens (0: all tokens). Memoised on the automaton."""
+    found = automaton.walks.get((state, rests))
     if found is None:
-        found = _Walker(automaton, vocabulary).run(state, node, depth)
-        automaton.keep_walk(state, node, found)
+        same = automaton.representative_of(state)
+        if same != state:
+            found = walk(automaton, same, vocabulary, rests)
+            automaton.keep_walk(state, rests, found, 100)
+            return found
+        free = automaton.free(automaton.key(state))
+        if free is not None:
+            found = vocabulary.bodies.walk(free, rests)
+            automaton.keep_walk(state, rests, found, 100)
+        else:
+            found = _Walker(automaton, vocabulary).run(state, rests)
+            automaton.keep_walk(state, rests, found, 100 + found.memory_bytes())
     return found
 
 
@@ -96,72 +100,118 @@ class _Walker:
         self.vocabulary = vocabulary
         self.ids: list[int] = []
         self.arrays: list[IntArray] = []
-        self.exits: list[tuple[int, int, int]] = []  # label, node, depth
+        self.exits: dict[int, list[Rests]] = {}
 
-    def run(self, state: int, node: int, depth: int) -> Walk:
+    def run(self, state: int, rests: Rests) -> Walk:
         vocabulary = self.vocabulary
-        bulk = self.automaton.bulk(self.automaton.key(state)) if node == 0 else None
-        base: Mask | None = None
-        trie = vocabulary.trie
-        if bulk is not None:
-            trie, base = vocabulary.other_trie, vocabulary.plain_mask
-            if bulk < vocabulary.longest:
-                lengths = vocabulary.plain_lengths
-                base = pack_bool((lengths > 0) & (lengths <= bulk))
-        if self.automaton.is_wide(state):
-            self._wide(trie, state, node, depth)
+        base = self._plain(state) if rests == 0 else None
+        trie = vocabulary.trie if base is None else vocabulary.other_trie
+        if self.automaton.is_wide(state) and self._is_large(trie, rests):
+            self._wide(trie, state, rests)
         else:
-            self._narrow(trie, [(node, state, depth)])
-        tails, deep = self._merge_exits(trie)
-        count = len(self.ids) + sum(map(len, self.arrays))
-        if base is None and count <= FEW:
-            ids = self.ids + [i for array in self.arrays for i in array.tolist()]
-            return Walk(ids, None, tails, deep)
-        return Walk([], self._pack(base), tails, deep)
+            self._narrow(trie, [(rests, state)])
+        exits = tuple((label, self._exit(trie, parts)) for label, parts in self.exits.items())
+        ids = np.array(self.ids, dtype=np.int32)
+        if self.arrays:
+            ids = np.concatenate([ids, *self.arrays])
+        if len(ids) <= FEW and base is None:
+            return Walk(ids, None, exits)
+        return Walk(ids[:0], self._pack(ids, base), exits)
 
-    def _pack(self, base: Mask | None) -> Mask:
+    def _plain(self, state: int) -> Mask | None:
+        """The plain tokens, if what they lead to is known without running the automaton."""
+        automaton, vocabulary = self.automaton, self.vocabulary
+        key = automaton.key(state)
+        bulk = automaton.bulk(key)
+        if bulk is None:
+            return None
+        unsure = vocabulary.plain_with(automaton.illegal(key) or ())
+        if len(unsure) > MANY_UNSURE:
+            return None
+        if bulk >= vocabulary.longest and not len(unsure):
+            return vocabulary.plain_mask
+        lengths = vocabulary.plain_lengths
+        flags = (lengths > 0) & (lengths <= bulk)
+        flags[unsure] = False
+        for token in unsure.tolist():  # a plain token holds no quote, so it can't leave a string
+            at = state
+            for byte in vocabulary.tokens[token]:
+                at = automaton.step(at, byte)
+                if at == DEAD:
+                    break
+            else:
+                self.ids.append(token)
+        return pack_bool(flags)
+
+    @staticmethod
+    def _is_large(trie: TokenTrie, rests: Rests) -> bool:
+        if isinstance(rests, int):
+            return bool(trie.high[rests] - trie.low[rests] > SMALL)
+        return len(rests.nodes) > SMALL
+
+    def _exit(self, trie: TokenTrie, parts: list[Rests]) -> Rests:
+        if trie is not self.vocabulary.trie:  # only strings are walked so, and all leave by a quote
+            nodes = self.vocabulary.other_nodes
+            parts = [int(nodes[part]) for part in parts if isinstance(part, int)]
+        return self.vocabulary.trie.union(parts)
+
+    def _pack(self, ids: IntArray, base: Mask | None) -> Mask:
         flags = np.zeros(self.vocabulary.size, dtype=bool)
-        flags[self.ids] = True
-        for array in self.arrays:
-            flags[array] = True
+        flags[ids] = True
         mask = pack_bool(flags)
         if base is not None:
             mask |= base
         mask.flags.writeable = False
         return mask
 
-    def _narrow(self, trie: TokenTrie, pending: list[tuple[int, int, int]]) -> None:
+    def _narrow(self, trie: TokenTrie, pending: list[tuple[Rests, int]]) -> None:
         """Depth first, following only the bytes that the automaton allows."""
         automaton = self.automaton
-        step, labels, ends = automaton.step, automaton.labels, trie.ends
+        step, labels, visit = automaton.step, automaton.labels, trie.visit
+        is_last, ids, tried = automaton.is_last, self.ids, automaton.tried
         while pending:
-            node, state, depth = pending.pop()
-            children = trie.children(node)
-            bytes_: Iterable[int] = children
-            if not automaton.is_wide(state):
-                live = automaton.live(state)
-                bytes_ = live if len(live) < len(children) else children
-            for byte in bytes_:
-                child = children.get(byte)
-                if child is None:
+            rests, state = pending.pop()
+            live = tried(state)
+            if isinstance(rests, int):
+                if live is None and trie.high[rests] - trie.low[rests] > LARGE:
+                    self._wide(trie, state, rests)
+                    continue
+                children = visit(rests)[0]
+                few = live is not None and len(live) < len(children)
+                for byte in live if few and live is not None else children:
+                    child = children.get(byte)
+                    if child is None:
+                        continue
+                    after = step(state, byte)
+                    if after == DEAD:
+                        continue
+                    more, ending = visit(child)
+                    ids += ending
+                    if more:
+                        if labels[after] != NOT_ACCEPTING and not is_last:
+                            self.exits.setdefault(labels[after], []).append(child)
+                        pending.append((child, after))
+                continue
+            for byte in trie.children(rests) if live is None else live:
+                several = trie.step(rests, byte)
+                if several is None:
                     continue
                 after = step(state, byte)
                 if after == DEAD:
                     continue
-                if ends[child]:
-                    self.ids.extend(trie.tokens_at(child).tolist())
-                if trie.child[child + 1] == trie.child[child]:
-                    continue
-                if labels[after] != NOT_ACCEPTING:
-                    self.exits.append((labels[after], child, depth + 1))
-                pending.append((child, after, depth + 1))
+                ids += trie.ids_at(several)
+                if not trie.is_leaf(several):
+                    if labels[after] != NOT_ACCEPTING and not is_last:
+                        self.exits.setdefault(labels[after], []).append(several)
+                    pending.append((several, after))
 
-    def _wide(self, trie: TokenTrie, state: int, node: int, depth: int) -> None:
+    def _wide(self, trie: TokenTrie, state: int, rests: Rests) -> None:
         """Breadth first, a level at a time; narrow remainders are left to ``_narrow``."""
-        nodes = np.array([node], dtype=np.int64)
-        states = np.array([state], dtype=np.int32)
+        start = (rests,) if isinstance(rests, int) else rests.nodes
+        nodes = np.array(start, dtype=np.int64)
+        states = np.full(len(start), state, dtype=np.int32)
         first = True
-        while first or len(nodes) >= NARROW_FRONTIER:
+        while first or len(nodes) >= NARROW_FRONTIER or _tokens_below(trie, nodes) > LARGE:
             first = False
             counts = trie.child[nodes + 1] - trie.child[nodes]
             total = int(counts.sum())
@@ -172,16 +222,17 @@ class _Walker:
             after = self.automaton.step_many(np.repeat(states, counts), trie.byte[children])
             alive = after != DEAD
             nodes, states = children[alive], after[alive]
-            depth += 1
             self._take_ends(trie, nodes)
             more = trie.child[nodes + 1] > trie.child[nodes]
             nodes, states = nodes[more], states[more]
+            if self.automaton.is_last:
+                continue
             labels = self.automaton.labels_of(states)
-            for at in np.flatnonzero(labels != NOT_ACCEPTING).tolist():
-                self.exits.append((int(labels[at]), int(nodes[at]), depth))
-        self._narrow(
-            trie, [(n, s, depth) for n, s in zip(nodes.tolist(), states.tolist(), strict=True)]
-        )
+            leaving = np.flatnonzero(labels != NOT_ACCEPTING)
+            for label in set(labels[leaving].tolist()):
+                found = nodes[leaving][labels[leaving] == label]
+                self.exits.setdefault(label, []).extend(found.tolist())
+        self._narrow(trie, list(zip(nodes.tolist(), states.tolist(), strict=True)))
 
     def _take_ends(self, trie: TokenTrie, nodes: npt.NDArray[np.int64]) -> None:
         ends = trie.ends[nodes]
@@ -191,20 +242,32 @@ class _Walker:
             for node in here[trie.ends[here] > 1].tolist():  # several ids for the same bytes
                 self.arrays.append(trie.tokens_at(node)[1:])
 
-    def _merge_exits(
-        self, trie: TokenTrie
-    ) -> tuple[dict[int, Tails], tuple[tuple[int, int, int], ...]]:
-        tails: dict[int, Tails] = {}
-        deep: list[tuple[int, int, int]] = []
-        tokens = self.vocabulary.tokens
-        for label, node, depth in self.exits:
-            below = trie.tokens_below(node)
-            if len(below) > SMALL_EXIT and trie is self.vocabulary.trie:
-                deep.append((label, node, depth))
-                continue
-            into = tails.get(label)
-            if into is None:
-                into = tails[label] = Tails()
-            for token in below.tolist():
-                into.add(tokens[token][depth:], token)
-        return tails, tuple(deep)
+
+def _tokens_below(trie: TokenTrie, nodes: npt.NDArray[np.int64]) -> int:
+    return int((trie.high[nodes] - trie.low[nodes]).sum())
+
+
+def combine(parts: Iterable[Walk], words: int) -> Mask:
+    """The tokens that stay in any of some walks: uint32[words], read-only."""
+    mask = np.zeros(words, dtype=np.uint32)
+    ids = []
+    for part in parts:
+        if part.mask is not None:
+            mask |= part.mask
+        if len(part.ids):
+            ids.append(part.ids)
+    if ids:
+        chosen = ids[0] if len(ids) == 1 else np.concatenate(ids)
+        np.bitwise_or.at(mask, chosen >> 5, np.left_shift(_ONE, (chosen & 31).astype(np.uint32)))
+    mask.flags.writeable = False
+    return mask
+
+
+_ONE = np.uint32(1)
+
+
+def pack_bool(flags: npt.NDArray[np.bool_]) -> Mask:
+    """bool[V] -> uint32[ceil(V/32)], bit ``i`` of word ``w`` being token ``32*w + i``."""
+    padded = np.zeros((len(flags) + 31) // 32 * 32, dtype=bool)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32, copy=False)

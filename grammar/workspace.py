@@ -2,8 +2,9 @@
 
 Terminals are interned by structure, so two schemas that both have a free string, or the same
 property names, share the automaton and every walk that was ever made of it. Memory is bounded by
-generations: when the terminals outgrow the limit the tables start afresh; grammars that hold old
-terminals go on with them and drop them when they die.
+generations: when the terminals outgrow the limit the vocabulary gets a new workspace; grammars go
+on with the one they were compiled in (regular languages of two builders must never meet) and drop
+it when they die.
 
 Locking: everything here is filled on demand by whichever thread needs it, under ``lock``. Look-ups
 of what is there already (a known mask, a known edge) happen in ``machine.py`` without it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii, Words, WordTrie
@@ -21,9 +23,12 @@ from grammar.keys import KeyStrings
 from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
+from grammar.text import OneToken, PlainText
 
 if TYPE_CHECKING:
+    from grammar.bodies import FreeBodies
     from grammar.vocabulary import Vocabulary
+    from grammar.walk import Mask, Walk
 
 DEFAULT_LIMIT = 192 << 20
 A = TypeVar("A", bound=Automaton)
@@ -32,30 +37,58 @@ A = TypeVar("A", bound=Automaton)
 class Workspace:
     """Terminals of one vocabulary (``Vocabulary.workspace``); all methods need ``lock`` held."""
 
-    def __init__(self, vocabulary: Vocabulary, limit_bytes: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        limit_bytes: int = DEFAULT_LIMIT,
+        *,
+        before: Workspace | None = None,
+    ) -> None:
         self.longest_token = vocabulary.longest
+        self._vocabulary_size = vocabulary.size
         self.limit_bytes = limit_bytes
-        self.lock = threading.RLock()
-        self.generation = 0
-        self.begin_generation()
-
-    def begin_generation(self) -> None:
-        """Forget all terminals; what still uses the old ones keeps them alive."""
-        self.generation += 1
+        self.lock: AbstractContextManager[object] = (
+            threading.RLock() if before is None else before.lock
+        )
+        self._next_look = 0
+        #: Set by the vocabulary; its own walks are forgotten with the generation before.
+        self.bodies: FreeBodies | None = None if before is None else before.bodies
+        if self.bodies is not None:
+            self.bodies.forget()
         self.builder = RegexBuilder()
         self.languages: dict[Hashable, object] = {}
         self._automata: dict[Hashable, Automaton] = {}
         self._tries: dict[tuple[bytes, ...], WordTrie] = {}
         self._ascii = RegularAscii()
+        self._masks: dict[frozenset[Walk], Mask] = {}
+        self._mask_bytes = 0
 
-    def trim(self) -> None:
-        """Begin a new generation if the terminals have outgrown the limit."""
-        if self.memory_bytes() > self.limit_bytes:
-            self.begin_generation()
+    def is_due(self) -> bool:
+        """Whether the terminals have outgrown the limit, so that a new generation should begin.
+
+        Asked before every compilation; since adding up takes time, it looks at every 16th one
+        while there is much room, and else at every fourth.
+        """
+        self._next_look -= 1
+        if self._next_look <= 0:
+            total = self.memory_bytes()
+            self._next_look = 16 if total < self.limit_bytes // 2 else 4
+            return total > self.limit_bytes
+        return False
 
     def memory_bytes(self) -> int:
         """An estimate of what the terminals of this generation hold, in bytes."""
-        return sum(a.memory_bytes() for a in (self._ascii, *self._automata.values()))
+        automata = sum(a.memory_bytes() for a in (self._ascii, *self._automata.values()))
+        bodies = 0 if self.bodies is None else self.bodies.memory_bytes()
+        return automata + bodies + self._mask_bytes
+
+    def mask_of(self, parts: frozenset[Walk], make: Callable[[], Mask]) -> Mask:
+        """The mask that some walks make together; the same walks make the same object."""
+        found = self._masks.get(parts)
+        if found is None:
+            found = self._masks[parts] = make()
+            self._mask_bytes += found.nbytes + 300 + 8 * len(parts)
+        return found
 
     def _intern(self, key: Hashable, make: Callable[[], A]) -> A:
         found = self._automata.get(key)
@@ -123,6 +156,18 @@ class Workspace:
         assert isinstance(language, Rx)
         words = self.builder.literals(sorted(seen))
         return content._replace(language=self.builder.difference(language, words))
+
+    def text(self, *, last: bool) -> PlainText:
+        """Plain text; ``last``: nothing can follow it."""
+        return self._intern(
+            ("text", last), lambda: PlainText(self.builder, self.longest_token, last=last)
+        )
+
+    def token(self, ids: frozenset[int], *, but: bool) -> OneToken:
+        """One of some tokens as a whole, or (``but``) any token except those."""
+        return self._intern(
+            ("token", ids, but), lambda: OneToken(ids, but=but, size=self._vocabulary_size)
+        )
 
     def strings(self, opening: bytes = b'"', closing: bytes = b'"') -> JsonStrings:
         """JSON strings between ``opening`` and ``closing``, which hold the quotes."""

@@ -2,8 +2,9 @@
 
 A template file is a JSON object {"name", "description", "detect": {"contains": [...], "excludes":
 [...]}, "template": {...}}. A model's chat template tells which family the model belongs to: a file
-fits if all of its `contains` and none of its `excludes` are substrings of it. Where that is stored
-and which files there are is the caller's business.
+fits if all of its `contains` and none of its `excludes` are substrings of it. `detect` may also be
+a list of such rules, of which one has to fit. Where that is stored and which files there are is the
+caller's business.
 """
 
 from __future__ import annotations
@@ -38,12 +39,17 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """A response template with its name, what it is for and how its family is told."""
+    """A response template with its name, what it is for and how its family is told (any of
+    `detect`)."""
 
     name: str
     description: str
-    detect: Detection
+    detect: tuple[Detection, ...]
     template: ResponseTemplate
+
+    def fits(self, chat_template: str) -> bool:
+        """Whether a chat template is of this family."""
+        return any(rule.fits(chat_template) for rule in self.detect)
 
 
 def load_template_file(path: str | Path) -> TemplateFile:
@@ -58,20 +64,26 @@ def load_template_file(path: str | Path) -> TemplateFile:
 
 
 def choose_template(chat_template: str, candidates: Sequence[TemplateFile]) -> TemplateFile:
-    """The file that fits a model's chat template best: of those that fit, the one whose `contains`
-    ask for the most text, then for the most pieces, then the first by name; the one named "plain"
-    if none fits. Raises ResponseTemplateError if there is none of that name either."""
-    fitting = [file for file in candidates if file.detect.fits(chat_template)]
-    if not fitting:
-        fitting = [file for file in candidates if file.name == FALLBACK]
-    if not fitting:
-        raise ResponseTemplateError(f"no template fits, and none is named {FALLBACK!r}")
-    return min(fitting, key=_order)
+    """The file that fits a model's chat template best: of the rules that fit, the one whose
+    `contains` ask for the most text, then for the most pieces, then the first by its file's name;
+    the file named "plain" if none fits. Raises ResponseTemplateError if there is none of that name
+    either."""
+    fitting = [
+        (_order(rule, file), file)
+        for file in candidates
+        for rule in file.detect
+        if rule.fits(chat_template)
+    ]
+    if fitting:
+        return min(fitting, key=lambda found: found[0])[1]
+    for file in candidates:
+        if file.name == FALLBACK:
+            return file
+    raise ResponseTemplateError(f"no template fits, and none is named {FALLBACK!r}")
 
 
-def _order(file: TemplateFile) -> tuple[int, int, str]:
-    contains = file.detect.contains
-    return (-sum(map(len, contains)), -len(contains), file.name)
+def _order(rule: Detection, file: TemplateFile) -> tuple[int, int, str]:
+    return (-sum(map(len, rule.contains)), -len(rule.contains), file.name)
 
 
 def _load(given: Any) -> TemplateFile:
@@ -84,17 +96,24 @@ def _load(given: Any) -> TemplateFile:
         if not isinstance(given.get(key), str):
             raise ResponseTemplateError(f"{key!r} must be a string")
     detect = given.get("detect", {})
-    if not isinstance(detect, Mapping) or set(detect) - {"contains", "excludes"}:
-        raise ResponseTemplateError("'detect' must be an object of 'contains' and 'excludes'")
-    parts = {key: detect.get(key, []) for key in ("contains", "excludes")}
-    for key, listed in parts.items():
-        if not isinstance(listed, list) or not all(isinstance(t, str) and t for t in listed):
-            raise ResponseTemplateError(f"'detect.{key}' must be a list of non-empty strings")
+    rules = tuple(map(_load_rule, detect if isinstance(detect, list) else [detect]))
     if "template" not in given:
         raise ResponseTemplateError("'template' is missing")
     return TemplateFile(
         name=given["name"],
         description=given["description"],
-        detect=Detection(tuple(parts["contains"]), tuple(parts["excludes"])),
+        detect=rules,
         template=load_template(given["template"]),
     )
+
+
+def _load_rule(given: Any) -> Detection:
+    if not isinstance(given, Mapping) or set(given) - {"contains", "excludes"}:
+        raise ResponseTemplateError(
+            "'detect' must be an object of 'contains' and 'excludes', or a list of such objects"
+        )
+    parts = {key: given.get(key, []) for key in ("contains", "excludes")}
+    for key, listed in parts.items():
+        if not isinstance(listed, list) or not all(isinstance(t, str) and t for t in listed):
+            raise ResponseTemplateError(f"'detect.{key}' must be a list of non-empty strings")
+    return Detection(tuple(parts["contains"]), tuple(parts["excludes"]))

@@ -62,6 +62,7 @@ class ResponseParser:
         self._typing = ToolTyping(tools, deep=deep_types)
         self._message = MessageBuilder(self._template)
         self._malformed: list[Event] = []
+        self._spans: list[tuple[int, int]] = []
         self._finished = False
         opened = _after_anchor(self._template, prefix)
         self._machine = Machine(self._template, offset=-len(opened))
@@ -75,6 +76,12 @@ class ResponseParser:
     def malformed(self) -> Sequence[Event]:
         """The `region_malformed` events so far."""
         return tuple(self._malformed)
+
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        """Where the bodies of the regions that have ended lie, in the order in which they ended:
+        start and end in characters of the answer; negative within the prefix."""
+        return tuple(self._spans)
 
     def feed(self, text: str) -> list[Event]:
         """Take in the next piece of the answer; the events that are certain now.
@@ -132,6 +139,7 @@ class ResponseParser:
         field = step.field
         blank = field.open is None and (not step.body or step.body.isspace())
         event: Event = {"type": "region_close", "field": field.name}
+        self._spans.append((step.start, step.start + len(step.body)))
         try:
             value = self._value(field, step.body, step.captures, whole=step.whole)
             self._message.add(field, value, blank=blank)

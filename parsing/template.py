@@ -87,7 +87,11 @@ def load_template(source: object) -> ResponseTemplate:
     if isinstance(source, ResponseTemplate):
         return source
     if isinstance(source, (str, Path)):
-        source = _read_file(Path(source))
+        path = Path(source)
+        try:
+            return load_template(_read_file(path))
+        except ResponseTemplateError as error:
+            raise ResponseTemplateError(f"{path}: {error.reason}", error.field) from None
     try:
         return _load(source)
     except RecursionError:
@@ -146,13 +150,15 @@ def _read_file(path: Path) -> Any:
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ResponseTemplateError(f"{path} is not JSON: {error}") from None
-    if not isinstance(given, dict) or "fields" in given:
-        return given
-    for key in ("template", "response_template"):
-        if key in given:
-            return given[key]
-    raise ResponseTemplateError(f"{path} holds no response template")
+        raise ResponseTemplateError(f"not JSON: {error}") from None
+    if isinstance(given, dict) and "fields" not in given:
+        for key in ("template", "response_template"):
+            if isinstance(given.get(key), Mapping):
+                return given[key]
+        raise ResponseTemplateError("holds no response template")
+    if not isinstance(given, dict):
+        raise ResponseTemplateError(f"must hold an object, not {type(given).__name__}")
+    return given
 
 
 def _load_anchor(source: Mapping[str, Any]) -> Delimiter:

@@ -268,10 +268,14 @@ class RegionReader:
 
 
 class StructuredReader:
-    """Reads an answer that is one JSON text: all of it is content."""
+    """Reads an answer that is one JSON text, or a text of another grammar: all of it is content.
 
-    def __init__(self) -> None:
-        self._text = _Text(_STRIPPED)
+    Of a text that is no JSON every character counts, white space at its ends, too.
+    """
+
+    def __init__(self, *, is_json: bool = True) -> None:
+        self._is_json = is_json
+        self._text = _Text(TextRule(strip=is_json))
         self._held = ""
         self._opened = False
 
@@ -281,6 +285,8 @@ class StructuredReader:
 
     def feed(self, text: str) -> list[Output]:
         """The text up to the last character that is whole as JSON, too."""
+        if not self._is_json:
+            return self._pass_on(text)
         text = self._held + text
         ready = whole_escapes(text)
         self._held = text[ready:]
@@ -296,7 +302,7 @@ class StructuredReader:
 
     @property
     def message(self) -> AnswerMessage:
-        """The JSON text, as it was written."""
+        """The text, as it was written."""
         return AnswerMessage(content=str(self._text))
 
     def _pass_on(self, text: str) -> list[Output]:

@@ -101,13 +101,14 @@ class ModelSettings(_Section):
 
 
 class EngineSettings(_Section):
-    """The engine's sizes: context (tokens, for all slots), slots, threads, batch, queue."""
+    """The engine: context (tokens, for all slots), slots, threads, batch, queue, forced runs."""
 
     n_ctx: int = Field(default=8192, ge=64)
     n_seq: int = Field(default=4, ge=1, le=256)
     n_threads: int = Field(default=0, ge=0)
-    n_batch: int = Field(default=512, ge=1)
+    n_batch: int = Field(default=256, ge=1)
     max_queue: int = Field(default=64, ge=0)
+    forced_runs: bool = True
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     max_tokens_default: int | None = Field(default=None, ge=1)
 
@@ -311,6 +312,8 @@ def _from_text(place: tuple[str, str], text: str) -> object:
         return None
     if "tuple" in kinds:
         return [item.strip() for item in text.split(",") if item.strip()]
+    if "bool" in kinds:
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
     for kind, convert in (("int", int), ("float", float)):
         if kind in kinds:
             try:

@@ -1,21 +1,24 @@
 """Which chat template and which response template a loaded model gets.
 
-The chat template is the model file's own, unless the settings name a file. The response template is
-the one in `config/response_templates/` that fits the chat template, unless the settings name one.
+The chat template is the model file's own, unless the settings name a file. The response template
+is the one in `config/response_templates/` that fits the chat template, unless the settings name
+one, or a request names another of them.
 
-Invariant: both are settled once, when the model is loaded, and a bad one keeps the server from
-becoming ready, with a message that names the file.
+Invariant: all are loaded once, when the model is, and a bad one keeps the server from becoming
+ready, with a message that names the file. A request can name a template, never a file.
 
 Read next: `server/prompt.py`, `parsing/`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from parsing import (
     ResponseParser,
     ResponseTemplate,
+    TemplateFile,
     choose_template,
     load_template,
     load_template_file,
@@ -27,6 +30,9 @@ from server.settings import Settings
 
 #: Where the response templates are, inside `config/`.
 DIRECTORY = "response_templates"
+
+#: Where a tokenizer's directory has its response template.
+TOKENIZER_CONFIG = "tokenizer_config.json"
 
 #: The field of a response template that holds tool calls.
 TOOL_CALLS_FIELD = "tool_calls"
@@ -63,21 +69,45 @@ def response_template_for(chat_template: ChatTemplate, settings: Settings) -> Re
         TemplateSettingError: the settings name something that isn't there.
         ResponseTemplateError: a template is malformed, or none fits.
     """
-    directory = settings.config_file(DIRECTORY)
-    files = [load_template_file(path) for path in sorted(directory.glob("*.json"))]
+    files = template_files(settings)
     wanted = settings.model.response_template
     if wanted is None:
         return choose_template(chat_template.source, files).template
+    return named_template(wanted, files, setting="model.response_template")
+
+
+def template_files(settings: Settings) -> tuple[TemplateFile, ...]:
+    """The templates of the configuration, by name.
+
+    Raises:
+        ResponseTemplateError: one is malformed.
+    """
+    directory = settings.config_file(DIRECTORY)
+    return tuple(load_template_file(path) for path in sorted(directory.glob("*.json")))
+
+
+def named_template(wanted: str, files: Sequence[TemplateFile], *, setting: str) -> ResponseTemplate:
+    """The template with a name, or in a file: a template's own, a tokenizer's
+    `tokenizer_config.json` with a `response_template`, or a directory with one.
+
+    Args:
+        setting: what asks for it, for the message.
+
+    Raises:
+        TemplateSettingError: there is no such template, and no file that can be read.
+        ResponseTemplateError: the file doesn't hold a template.
+    """
     for file in files:
         if file.name == wanted:
             return file.template
+    path = Path(wanted).expanduser()
     try:
-        return load_template(Path(wanted).expanduser())
+        return load_template(path / TOKENIZER_CONFIG if path.is_dir() else path)
     except OSError as error:
         names = ", ".join(file.name for file in files)
         raise TemplateSettingError(
-            f"model.response_template: {wanted!r} is neither a template of {directory} ({names}) "
-            f"nor a file that can be read: {error.strerror}"
+            f"{setting}: {wanted!r} is neither a template that there is ({names}) nor a file that "
+            f"can be read: {error.strerror}"
         ) from None
 
 

@@ -60,7 +60,13 @@ def finished(reason: str = "stop", tokens: int = 3, cached: int = 0) -> Finished
         None,
         Usage(prompt_tokens=7, completion_tokens=tokens, cached_tokens=cached),
         Timings(
-            queue_ms=1.0, prompt_ms=2.0, decode_ms=6.0, mask_ms=1.5, sample_ms=0.5, tokens=tokens
+            queue_ms=1.0,
+            prompt_ms=2.0,
+            decode_ms=6.0,
+            mask_ms=1.5,
+            sample_ms=0.5,
+            tokens=tokens,
+            forced_tokens=1,
         ),
     )
 

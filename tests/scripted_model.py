@@ -69,19 +69,19 @@ class ScriptedModel:
         self._script = script
         self._forgets_parts = forgets_parts
         self._texts = [*tokens, b"<eos>"]
+        self._ids = {text: token for token, text in reversed(list(enumerate(tokens)))}
+        self._longest = max(map(len, tokens))
         for token, text in specials.items():
             self._texts[token] = text.encode()
         self.cells: list[list[int]] = [[] for _ in range(n_seq_max)]
+        self._owned: list[list[object]] = [[] for _ in range(n_seq_max)]  # shared cells are equal
 
     def tokenize(self, text: bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         tokens = []
         while text:
-            best = max(
-                (t for t in range(self.eos) if self._texts[t] and text.startswith(self._texts[t])),
-                key=lambda t: len(self._texts[t]),
-            )
-            tokens.append(best)
-            text = text[len(self._texts[best]) :]
+            size = next(n for n in range(self._longest, 0, -1) if text[:n] in self._ids)
+            tokens.append(self._ids[text[:size]])
+            text = text[size:]
         return tokens
 
     def token_text(self, token: int, *, special: bool = True) -> bytes:
@@ -94,20 +94,24 @@ class ScriptedModel:
         for token, pos, seq, wanted in batch:
             assert pos == len(self.cells[seq]), "positions must be contiguous"
             self.cells[seq].append(token)
+            self._owned[seq].append(object())
             if wanted:
                 rows.append(np.asarray(self._script(list(self.cells[seq])), dtype=np.float32))
-        assert sum(map(len, self.cells)) <= self.n_ctx, "more cells than there are"
+        assert len(set().union(*self._owned)) <= self.n_ctx, "more cells than there are"
         return np.array(rows, dtype=np.float32).reshape(len(rows), self.vocab_size)
 
     def kv_remove(self, seq: int, p0: int, p1: int) -> bool:
         if p0 > 0 and not self._forgets_parts:
             return False
         assert p1 == -1
-        del self.cells[seq][p0:]
+        del self.cells[seq][p0:], self._owned[seq][p0:]
         return True
 
     def kv_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
-        self.cells[dst] = self.cells[src][p0 : p1 if p1 >= 0 else None]
+        assert p0 == 0
+        assert not self.cells[dst]
+        end = p1 if p1 >= 0 else None
+        self.cells[dst], self._owned[dst] = self.cells[src][:end], self._owned[src][:end]
 
     def kv_length(self, seq: int) -> int:
         return len(self.cells[seq])
@@ -136,6 +140,9 @@ class FakeMatcher:
     def advance(self, token: int) -> None:
         assert token in self.legal(), "the sampler chose an illegal token"
         self.advanced.append(token)
+
+    def forced_bytes(self) -> bytes:
+        return b""
 
     def describe(self) -> str:
         return f"after {self.advanced}"

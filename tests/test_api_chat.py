@@ -54,6 +54,7 @@ async def test_timings_say_where_the_time_went() -> None:
         "per_token_ms": 2.0,
         "mask_share": 0.25,
         "tokens": 3,
+        "forced_tokens": 1,
     }
 
 

@@ -125,7 +125,7 @@ SCHEMA = {"type": "object"}
         ({"prediction": {"type": "content"}}, "prediction", "unsupported_parameter"),
         ({"web_search_options": {}}, "web_search_options", "unsupported_parameter"),
         ({"moderation": {"model": "x"}}, "moderation", "unsupported_parameter"),
-        ({"response_format": {"type": "regex"}}, "response_format", "invalid_value"),
+        ({"response_format": {"type": "xml"}}, "response_format", "invalid_value"),
         ({"response_format": "json"}, "response_format", "invalid_value"),
         (
             {"response_format": {"type": "json_schema"}},

@@ -61,10 +61,10 @@ def commands() -> dict[str, Any]:
 
 
 def test_the_commands() -> None:
-    assert set(commands()) == {"serve", "fetch", "models", "trace", "version"}
+    assert set(commands()) == {"serve", "fetch", "models", "parse", "trace", "version"}
 
 
-@pytest.mark.parametrize("name", ["serve", "fetch", "models", "trace", "version"])
+@pytest.mark.parametrize("name", ["serve", "fetch", "models", "parse", "trace", "version"])
 def test_every_command_and_option_is_explained(name: str) -> None:
     command = commands()[name]
     assert command.help

@@ -352,7 +352,7 @@ async def test_a_broken_cache_is_emptied_when_idle(
 
 
 async def test_forgetting_prefixes(engine: LocalEngine) -> None:
-    for forget, cached in ((False, 0), (False, 2), (True, 0)):
+    for forget, cached in ((False, 0), (False, 1), (True, 0)):
         if forget:
             engine.forget_prefixes()
         events = await _collect(engine.submit(request(2, prompt=[3, 4, 5])))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grammar import NoLegalContinuation
-from server.engine.scheduler import Scheduler
+from server.engine.scheduler import REREAD, Scheduler
 from server.engine.types import SamplingParams, TextPiece
 from tests.scripted_model import (
     EOS,
@@ -258,14 +258,14 @@ def test_the_common_beginning_is_not_evaluated_again() -> None:
     model.batches.clear()
     second = queue(scheduler, model, request(history, max_tokens=3))
     run(scheduler)
-    assert second.finished.usage.cached_tokens == 6
-    assert sum(map(len, model.batches)) == 1 + 2
+    assert second.finished.usage.cached_tokens == 7 - REREAD
+    assert sum(map(len, model.batches)) == REREAD + 2
     assert second.ids == alone(history, max_tokens=3)
 
 
-def test_the_last_prompt_token_is_always_evaluated() -> None:
+def test_the_last_prompt_tokens_are_always_evaluated() -> None:
     model, scheduler = make(hash_letter)
-    for expected in (0, 3):
+    for expected in (0, 4 - REREAD):
         outlet = queue(scheduler, model, request([1, 2, 3, 4], max_tokens=2))
         run(scheduler)
         assert outlet.finished.usage.cached_tokens == expected
@@ -280,7 +280,7 @@ def test_the_slot_that_matches_best_is_used_then_an_empty_one_then_the_oldest() 
         run(scheduler)
         return model.batches[-1][0].seq
 
-    assert [used([1, 1, 1]), used([2, 2, 2]), used([2, 2, 3])] == [0, 1, 1]
+    assert [used([1, 1, 1]), used([2, 2, 2, 2]), used([2, 2, 3, 3])] == [0, 1, 1]
     assert used([4, 4]) == 2, "empty"
     assert used([5, 5]) == 0, "the longest unused"
     assert used([4, 4, 4]) == 2

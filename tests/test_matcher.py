@@ -159,17 +159,33 @@ def test_what_was_dropped_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
         assert grammar.states <= 6
 
 
-def test_terminals_of_a_past_generation_go_on_working() -> None:
+def test_grammars_of_a_past_generation_go_on_working() -> None:
     vocabulary = Vocabulary(VOCABULARY.tokens, VOCABULARY.special, VOCABULARY.eos)
-    old = compile_json_schema(PERSON, vocabulary)
+    schema = {**PERSON, "patternProperties": {"^k[0-9]$": {"type": "string", "pattern": "^a+$"}}}
+    old = compile_json_schema(schema, vocabulary)
     matcher = old.start()
     assert feed(matcher, '{"name": "ab')
-    vocabulary.workspace.begin_generation()
-    new = compile_json_schema(PERSON, vocabulary).start()
+    workspace = vocabulary.workspace
+    vocabulary.begin_generation()
+    assert vocabulary.workspace is not workspace
+    assert vocabulary.workspace.lock is workspace.lock
+    compile_json_schema({"type": "string", "pattern": "^(x|yz)*[a-z]{3}$"}, vocabulary)
+    new = compile_json_schema(schema, vocabulary).start()
     assert feed(new, '{"name": "ab')
-    assert np.array_equal(new.mask(), matcher.mask())
-    assert feed(matcher, '", "age": 1}')
+    for text in ('", "age": 1, "', "k1", '": "a', 'a", "k', '2": "a"', "}"):
+        assert np.array_equal(new.mask(), matcher.mask()), text
+        assert feed(matcher, text), text
+        assert feed(new, text), text
     assert matcher.is_accepting()
+
+
+def test_a_full_workspace_is_followed_by_a_new_one() -> None:
+    vocabulary = Vocabulary(VOCABULARY.tokens, VOCABULARY.special, VOCABULARY.eos)
+    first = vocabulary.workspace
+    first.limit_bytes = 1
+    for i in range(20):
+        compile_json_schema({"const": i}, vocabulary).start().mask()
+    assert vocabulary.workspace is not first
 
 
 def test_a_vocabulary_without_a_needed_byte_is_told_not_guessed() -> None:

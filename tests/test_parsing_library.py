@@ -136,7 +136,7 @@ def test_names_are_file_names() -> None:
     [
         ("{{ messages[0].content }}", "plain"),
         ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% endfor %}", "chatml"),
-        ("<|im_start|>assistant<|im_sep|>", "plain"),
+        ("<|im_start|>assistant<|im_sep|>", "phi4"),
         ("<|im_start|> reasoning_mode custom_instructions <tool_call>", "smollm3"),
         ("<|im_start|>system <tool_call></tool_call> {{ '<think>' }}", "qwen3"),
         ("<|im_start|> <tool_call><function=x><parameter=y></tool_call>", "qwen3_coder"),

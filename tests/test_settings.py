@@ -97,6 +97,7 @@ def test_kinds_of_values_from_the_environment(tmp_path: Path) -> None:
         "GABARITO_SERVER__CORS_ORIGINS": "https://a.example, https://b.example",
         "GABARITO_SERVER__PING_SECONDS": "2.5",
         "GABARITO_ENGINE__SEED": "",
+        "GABARITO_ENGINE__FORCED_RUNS": "False",
         "GABARITO_CACHE_DIR": "~/models",
         "GABARITO_MODEL": "x.gguf",
     }
@@ -104,6 +105,7 @@ def test_kinds_of_values_from_the_environment(tmp_path: Path) -> None:
     assert settings.server.cors_origins == ("https://a.example", "https://b.example")
     assert settings.server.ping_seconds == 2.5
     assert settings.engine.seed is None
+    assert settings.engine.forced_runs is False
     assert settings.model.cache_dir == Path.home() / "models"
     assert settings.model.name == "x.gguf"
 

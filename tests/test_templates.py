@@ -17,7 +17,14 @@ from server.templates import (
     chat_template_for,
     response_template_for,
 )
-from tests.api_support import TEMPLATE, ScriptedEngine, client_of
+from tests.api_support import (
+    TEMPLATE,
+    ScriptedEngine,
+    chat,
+    client_of,
+    events_of,
+    saying,
+)
 
 
 def with_model(**model: Any) -> Settings:
@@ -68,6 +75,72 @@ def test_the_settings_may_name_another_response_template(tmp_path: Path) -> None
     file.write_text("{}", encoding="utf-8")
     with pytest.raises(ResponseTemplateError):
         response_template_for(chat_template, with_model(response_template=str(file)))
+
+
+def test_a_tokenizers_own_response_template(tmp_path: Path) -> None:
+    described = {"start_anchor": "x", "fields": {"thinking": {"open": "a"}, "answer": {}}}
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({"chat_template": "...", "response_template": described}))
+    for named in (file, tmp_path):
+        template = response_template_for(
+            ChatTemplate(TEMPLATE), with_model(response_template=str(named))
+        )
+        assert list(template.fields) == ["thinking", "answer"]
+    for given in ({"chat_template": "..."}, {"response_template": {"fields": {"a": {}}}}):
+        file.write_text(json.dumps(given))
+        with pytest.raises(ResponseTemplateError, match=r"tokenizer_config\.json"):
+            response_template_for(ChatTemplate(TEMPLATE), with_model(response_template=str(file)))
+
+
+THOUGHT = "<think>hm</think>Hi<tool_call>x"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reasoning", "content"),
+    [
+        ({}, None, THOUGHT),
+        ({"response_template": None}, None, THOUGHT),
+        ({"response_template": "qwen3"}, "hm", "Hi<tool_call>x"),
+        ({"response_template": "plain"}, None, THOUGHT),
+    ],
+)
+async def test_a_request_may_name_another(
+    asked: dict[str, Any], reasoning: str | None, content: str
+) -> None:
+    engine = ScriptedEngine(saying(*THOUGHT))
+    async with client_of(create_app(with_model(), engine=engine)) as client:
+        whole = await client.post("/v1/chat/completions", json=chat(**asked))
+        stream = await client.post("/v1/chat/completions", json=chat(stream=True, **asked))
+    message = whole.json()["choices"][0]["message"]
+    assert (message["content"], message.get("reasoning_content")) == (content, reasoning)
+    chunks = [event.data for event in events_of(stream.text) if event.data != "[DONE]"]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    assert "".join(delta.get("content") or "" for delta in deltas) == content
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == (reasoning or "")
+
+
+@pytest.mark.parametrize("name", ["nope", "", "../response_templates/qwen3.json"])
+@pytest.mark.parametrize("more", [{}, {"stream": True}, {"response_format": {"type": "text"}}])
+async def test_a_template_that_there_is_not(name: str, more: dict[str, Any]) -> None:
+    engine = ScriptedEngine(saying("x"))
+    async with client_of(create_app(with_model(), engine=engine)) as client:
+        response = await client.post(
+            "/v1/chat/completions", json=chat(response_template=name, **more)
+        )
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "response_template")
+    assert error["code"] == "invalid_value"
+    assert "chatml" in error["message"]
+    assert "qwen3" in error["message"]
+    assert engine.generations == []
+
+
+async def test_only_chat_takes_a_template() -> None:
+    async with client_of(create_app(with_model(), engine=ScriptedEngine(saying("x")))) as client:
+        body = {"model": "toy", "prompt": "x", "response_template": "plain"}
+        response = await client.post("/v1/completions", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "unknown_parameter"
 
 
 async def test_a_bad_template_keeps_the_server_from_becoming_ready() -> None:

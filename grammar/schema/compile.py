@@ -148,9 +148,8 @@ def compile_json_schema(
         raise SchemaError(f"is no JSON: {error}") from None
     if size > limit.schema_bytes:
         raise SchemaBudgetError(f"{size} bytes; at most {limit.schema_bytes} are compiled")
-    workspace = vocabulary.workspace
-    with workspace.lock:
-        workspace.trim()
+    with vocabulary.workspace.lock:
+        workspace = vocabulary.current_workspace()
         workspace.builder.refuel(limit.regex_steps)
         try:
             compiler = _Compiler(document, workspace, limit)

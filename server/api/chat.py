@@ -22,6 +22,7 @@ from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from parsing import ResponseTemplate
 from server.api import shapes, sse
 from server.api.errors import to_api_error
 from server.api.models import ChatCompletionRequest, Message
@@ -106,7 +107,8 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     """Prepare and submit; from here on the generations run."""
     count = max_choices(wanted.n, served)
     sampling = sampling_of(wanted, served)
-    answer_format = await served.formats.compile(wanted.response_format)
+    template = served.template_named(wanted.response_template)
+    answer_format = await served.formats.compile(wanted.wanted_format)
     prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
     requests = [
@@ -120,7 +122,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         )
         for each in with_seeds(sampling, count)
     ]
-    readers = [_reader(served, answer_format, prompt) for _ in requests]
+    readers = [_reader(template, answer_format, prompt) for _ in requests]
     kind = "chat.completion.chunk" if wanted.stream else "chat.completion"
     return _Answer(
         request=wanted,
@@ -154,10 +156,12 @@ def _turn(message: Message) -> dict[str, Any]:
     return turn
 
 
-def _reader(served: Served, answer_format: AnswerFormat, prompt: RenderedPrompt) -> AnswerReader:
+def _reader(
+    template: ResponseTemplate, answer_format: AnswerFormat, prompt: RenderedPrompt
+) -> AnswerReader:
     if answer_format.is_structured:
-        return StructuredReader()
-    return region_reader(served.response_template, prompt.text)
+        return StructuredReader(is_json=answer_format.is_json)
+    return region_reader(template, prompt.text)
 
 
 async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any]:

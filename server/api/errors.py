@@ -4,6 +4,7 @@
 
     ApiError                      what a handler raises itself: status, type, param, code, headers
     grammar.SchemaError & co.     400, param `response_format`, the keywords in the message
+    grammar.GrammarSourceError    400, param `response_format` (a pattern, choices, a grammar)
     grammar.NoLegalContinuation   500 with the grammar's state
     server.prompt.ChatTemplateError, server.engine.errors.*, pydantic's ValidationError, HTTP errors
     anything else                 500 that says nothing of the inside; the log has it
@@ -26,6 +27,7 @@ from starlette.responses import JSONResponse
 
 from grammar import (
     GrammarError,
+    GrammarSourceError,
     Issue,
     NoLegalContinuation,
     SchemaBudgetError,
@@ -122,11 +124,14 @@ class RequestTimeoutError(ApiError):
         )
 
 
-def to_api_error(error: BaseException, *, schema_name: str | None = None) -> ApiError:
+def to_api_error(
+    error: BaseException, *, schema_name: str | None = None, field: str = "response_format"
+) -> ApiError:
     """What a client is told of `error`. Unknown errors are logged here, and only here.
 
     Args:
         schema_name: the name that the request gave its schema, for the message.
+        field: the field that the schema or grammar came in.
     """
     match error:
         case ApiError():
@@ -140,7 +145,9 @@ def to_api_error(error: BaseException, *, schema_name: str | None = None) -> Api
                 headers=NO_RETRY,
             )
         case SchemaError():
-            return _schema_error(error, schema_name)
+            return _schema_error(error, schema_name, field)
+        case GrammarSourceError():
+            return _source_error(error, field)
         case ChatTemplateError():
             return ApiError(400, error.message, param=error.param, code="invalid_prompt")
         case ContextOverflowError():
@@ -167,8 +174,8 @@ def to_api_error(error: BaseException, *, schema_name: str | None = None) -> Api
             return _internal(error, "The server had an internal error.", "internal_error")
 
 
-def _schema_error(error: SchemaError, name: str | None) -> ApiError:
-    subject = f"response_format {name!r}" if name else "response_format"
+def _schema_error(error: SchemaError, name: str | None, field: str) -> ApiError:
+    subject = f"{field} {name!r}" if name else field
     issues: tuple[Issue, ...] = (Issue(error.keyword, error.pointer, error.message),)
     match error:
         case UnsupportedSchemaError():
@@ -191,9 +198,27 @@ def _schema_error(error: SchemaError, name: str | None) -> ApiError:
     return ApiError(
         400,
         text,
-        param="response_format",
+        param=field,
         code=code,
         extra={"issues": [issue_dict(issue) for issue in issues]},
+    )
+
+
+_SOURCE_CODES = {
+    "invalid": "invalid_grammar",
+    "unsupported": "unsupported_grammar",
+    "unsatisfiable": "unsatisfiable_grammar",
+    "too complex": "grammar_too_complex",
+}
+
+
+def _source_error(error: GrammarSourceError, field: str) -> ApiError:
+    return ApiError(
+        400,
+        f"Invalid value for '{field}': {error}.",
+        param=field,
+        code=_SOURCE_CODES[error.problem],
+        extra={} if error.line is None else {"line": error.line, "column": error.column},
     )
 
 

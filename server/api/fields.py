@@ -15,7 +15,7 @@ Read next: `server/api/models.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
@@ -153,63 +153,3 @@ class StreamOptions(RequestModel):
         description="An extension, chat only: add the named events `region_open`, `region_chunk` "
         "and `region_close` where a region (content, reasoning, …) begins, goes on and ends.",
     )
-
-
-class TextFormat(RequestModel):
-    """Free text."""
-
-    type: Literal["text"]
-
-
-class JsonObjectFormat(RequestModel):
-    """Any JSON object. The word JSON need not appear in the messages."""
-
-    type: Literal["json_object"]
-
-
-class JsonSchema(RequestModel):
-    """A named JSON Schema."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    description: str | None = Field(default=None, description="Accepted; the model doesn't see it.")
-    schema_: dict[str, Any] | None = Field(
-        default=None,
-        alias="schema",
-        description="Keys are written in the schema's order. Absent: any JSON value.",
-    )
-    strict: bool | None = Field(
-        default=None,
-        description="true: a keyword that can't be enforced is an error that names it. "
-        "false or null: the rest is enforced, and the answer lists what was not.",
-    )
-
-
-class JsonSchemaFormat(RequestModel):
-    """JSON that fits a schema."""
-
-    type: Literal["json_schema"]
-    json_schema: JsonSchema
-
-
-def _format_tag(value: object) -> str | None:
-    if value is None:
-        return "#null"
-    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    if isinstance(kind, str) and kind in {"text", "json_object", "json_schema"}:
-        return f"#{kind}"
-    return None
-
-
-ResponseFormat = Annotated[
-    Annotated[None, Tag("#null")]
-    | Annotated[TextFormat, Tag("#text")]
-    | Annotated[JsonObjectFormat, Tag("#json_object")]
-    | Annotated[JsonSchemaFormat, Tag("#json_schema")],
-    Discriminator(
-        _format_tag,
-        custom_error_type="union_tag",
-        custom_error_message="Input should be an object whose type is 'text', 'json_object' or "
-        "'json_schema'",
-    ),
-    Field(description="What the answer must be: free text, a JSON object, or JSON of a schema."),
-]

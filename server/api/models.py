@@ -25,7 +25,6 @@ from server.api.fields import (
     Penalty,
     RepeatPenalty,
     RequestModel,
-    ResponseFormat,
     Seed,
     Stop,
     StreamOptions,
@@ -37,6 +36,7 @@ from server.api.fields import (
     refuse,
     unsupported,
 )
+from server.api.formats import FormattedRequest
 
 #: What a text or refusal part may hold besides its text.
 _PART_EXTRAS = frozenset({"refusal", "prompt_cache_breakpoint"})
@@ -152,7 +152,7 @@ class Message(RequestModel):
         return self.content or ""
 
 
-class SampledRequest(RequestModel):
+class SampledRequest(FormattedRequest):
     """What chat and plain completions have in common."""
 
     model: str = Field(min_length=1, description="The served model's name, or `default`.")
@@ -171,7 +171,6 @@ class SampledRequest(RequestModel):
     stream_options: StreamOptions | None = Field(
         default=None, description="What the stream carries besides the answer."
     )
-    response_format: ResponseFormat = None
     user: AcceptedText = None
     max_tokens: TokenLimit = Field(default=None, description="Most tokens of the answer.")
 
@@ -219,6 +218,11 @@ class ChatCompletionRequest(SampledRequest):
         default=None,
         description="Further variables of the chat template, such as `enable_thinking`. An "
         "extension.",
+    )
+    response_template: str | None = Field(
+        default=None,
+        description="Read the answer by this one of the server's response templates instead of the "
+        "model's own: the name of a family, such as `qwen3`, or `plain`. An extension.",
     )
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         Field(default=None, description="Passed on to the chat template as a variable.")

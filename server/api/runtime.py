@@ -17,7 +17,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,7 +31,12 @@ from server.engine.loading import load_engine
 from server.fetch import cache_dir, resolve_model
 from server.prompt import ChatTemplate
 from server.settings import Settings
-from server.templates import chat_template_for, response_template_for, without_tool_calls
+from server.templates import (
+    chat_template_for,
+    response_template_for,
+    template_files,
+    without_tool_calls,
+)
 
 LOGGER = logging.getLogger("gabarito.api")
 
@@ -62,6 +67,7 @@ class State(StrEnum):
 class Served:
     """One loaded model, as the handlers need it.
 
+    response_templates  those of the configuration, by name; a request may ask for one of them
     fingerprint  `system_fingerprint` of the answers: changes with the model
     created      seconds since the epoch
     """
@@ -70,6 +76,7 @@ class Served:
     engine: Engine
     chat_template: ChatTemplate
     response_template: ResponseTemplate
+    response_templates: Mapping[str, ResponseTemplate]
     formats: FormatCompiler
     settings: Settings
     fingerprint: str
@@ -89,6 +96,24 @@ class Served:
                 param="model",
                 code="model_not_found",
             )
+
+    def template_named(self, name: str | None) -> ResponseTemplate:
+        """The response template that a request asks for; None: the model's own.
+
+        Raises:
+            ApiError: 400, there is none of that name.
+        """
+        if name is None:
+            return self.response_template
+        if name not in self.response_templates:
+            raise ApiError(
+                400,
+                f"Invalid value for 'response_template': there is no template {name!r} here; there "
+                f"are: {', '.join(sorted(self.response_templates))}.",
+                param="response_template",
+                code="invalid_value",
+            )
+        return self.response_templates[name]
 
 
 def local_runtime(settings: Settings, engine: Engine | None = None) -> Runtime:
@@ -117,6 +142,7 @@ def _settle(served: Served) -> None:
     What is there by now stays for good: without `gc.freeze` every full collection would walk over
     the vocabulary and its trie, which takes longer than a token.
     """
+    served.engine.vocabulary.prepare()
     served.formats.warm_up()
     gc.collect()
     gc.freeze()
@@ -140,6 +166,9 @@ def serve_engine(name: str, engine: Engine, settings: Settings) -> Served:
         engine=engine,
         chat_template=chat_template,
         response_template=without_tool_calls(response_template_for(chat_template, settings)),
+        response_templates={
+            file.name: without_tool_calls(file.template) for file in template_files(settings)
+        },
         formats=FormatCompiler(cache, engine.vocabulary, settings.grammar.whitespace),
         settings=settings,
         fingerprint="fp_"

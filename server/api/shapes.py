@@ -116,7 +116,8 @@ def timings(ends: Sequence[Finished], answer_format: AnswerFormat) -> dict[str, 
     """Where the time of an answer went, in milliseconds.
 
     With several choices, which run side by side, the waits are the longest ones, and times a token
-    are means. `mask_share` is the part of the decoding time that was spent in the grammar.
+    are means. `mask_share` is the part of the decoding time that was spent in the grammar,
+    `forced_tokens` how many of the tokens the schema left no choice about.
     """
     all_timings = [end.timings for end in ends]
     tokens = sum(timing.tokens for timing in all_timings)
@@ -135,6 +136,7 @@ def timings(ends: Sequence[Finished], answer_format: AnswerFormat) -> dict[str, 
         "per_token_ms": _rounded(decode_ms / tokens) if tokens else None,
         "mask_share": round(min(1.0, mask_ms / decode_ms), 4) if decode_ms > 0 else None,
         "tokens": tokens,
+        "forced_tokens": sum(timing.forced_tokens for timing in all_timings),
     }
 
 

@@ -1,6 +1,6 @@
-"""`response_format` -> a compiled grammar, off the event loop.
+"""`response_format` and its other spellings -> a compiled grammar, off the event loop.
 
-Invariant: a grammar is compiled once for a schema however many requests wait for it (the cache sees
+Invariant: a grammar is compiled once for a source however many requests wait for it (the cache sees
 to that), never on the event loop, and what a non-strict schema asks for in vain is reported.
 
 Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` for who asks.
@@ -8,6 +8,7 @@ Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -17,14 +18,21 @@ import anyio.to_thread
 
 from grammar import CacheResult, Grammar, GrammarCache, GrammarError, SchemaBudgetError, Vocabulary
 from server.api.errors import issue_dict, to_api_error
-from server.api.fields import JsonObjectFormat, JsonSchemaFormat, TextFormat
+from server.api.formats import (
+    AnyFormat,
+    ChoiceFormat,
+    GrammarFormat,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    RegexFormat,
+    TextFormat,
+    Wanted,
+)
 
-#: How many schemas are compiled at a time; the rest wait without holding a worker thread.
+#: How many grammars are compiled at a time; the rest wait without holding a worker thread.
 _COMPILERS = 2
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
-
-Format = TextFormat | JsonObjectFormat | JsonSchemaFormat | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +41,18 @@ class AnswerFormat:
 
     compile_ms  how long the grammar's compilation took, or the wait for it; None for free text
     report      the `gabarito` object of the answer, None where there is nothing to report
+    is_json     whether a structured answer is one JSON text
     """
 
     grammar: Grammar | None = None
     compile_ms: float | None = None
     cache: Literal["hit", "miss"] | None = None
     report: dict[str, Any] | None = None
+    is_json: bool = True
 
     @property
     def is_structured(self) -> bool:
-        """Whether the answer is one JSON text."""
+        """Whether the answer is bound to a grammar, and is content from end to end."""
         return self.grammar is not None
 
 
@@ -58,28 +68,32 @@ class FormatCompiler:
         self._whitespace = whitespace
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def compile(self, wanted: Format) -> AnswerFormat:
-        """The grammar of a `response_format`.
+    async def compile(self, wanted: Wanted | None) -> AnswerFormat:
+        """The grammar of what a request wants.
 
         Raises:
-            ApiError: the schema is invalid, can't be enforced, or is too complex.
+            ApiError: the schema (pattern, grammar, ...) is invalid, can't be enforced, or is too
+                complex.
         """
-        match wanted:
-            case JsonObjectFormat():
-                return _answer_format(await self._get(_ANY_OBJECT, strict=True))
-            case JsonSchemaFormat():
-                asked = wanted.json_schema
-                schema = {} if asked.schema_ is None else asked.schema_
-                try:
-                    result = await self._get(schema, strict=bool(asked.strict))
-                except GrammarError as error:
-                    raise to_api_error(error, schema_name=asked.name) from error
-                except RecursionError as error:
-                    too_deep = SchemaBudgetError("it is nested too deeply")
-                    raise to_api_error(too_deep, schema_name=asked.name) from error
-                return _answer_format(result, _report(result.grammar))
-            case _:
-                return FREE_TEXT
+        if wanted is None or isinstance(wanted.format, TextFormat):
+            return FREE_TEXT
+        asked = wanted.format
+        name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
+        shown = name if wanted.field == "response_format" else None
+        try:
+            result = await self._run(partial(self._get, asked))
+        except GrammarError as error:
+            raise to_api_error(error, schema_name=shown, field=wanted.field) from error
+        except RecursionError as error:
+            too_deep = SchemaBudgetError("it is nested too deeply")
+            raise to_api_error(too_deep, schema_name=shown, field=wanted.field) from error
+        return AnswerFormat(
+            grammar=result.grammar,
+            compile_ms=result.compile_ms,
+            cache="hit" if result.hit else "miss",
+            report=_report(result.grammar) if isinstance(asked, JsonSchemaFormat) else None,
+            is_json=isinstance(asked, JsonObjectFormat | JsonSchemaFormat),
+        )
 
     def warm_up(self) -> None:
         """Build what every grammar of this vocabulary shares (its byte trie, the string masks)."""
@@ -102,27 +116,28 @@ class FormatCompiler:
         """The figures of the grammar cache."""
         return asdict(self._cache.stats())
 
-    async def _get(self, schema: dict[str, Any], *, strict: bool) -> CacheResult:
+    def _get(self, asked: AnyFormat) -> CacheResult:
+        cache, vocabulary = self._cache, self._vocabulary
+        match asked:
+            case RegexFormat():
+                return cache.get_regex(asked.pattern, vocabulary)
+            case ChoiceFormat():
+                return cache.get_choice(asked.choices, vocabulary)
+            case GrammarFormat():
+                return cache.get_gbnf(asked.grammar, vocabulary)
+            case JsonSchemaFormat():
+                schema = asked.json_schema.schema_
+                strict = bool(asked.json_schema.strict)
+                schema = {} if schema is None else schema
+            case _:
+                schema, strict = _ANY_OBJECT, True
+        return cache.get_json_schema(schema, vocabulary, strict=strict, whitespace=self._whitespace)
+
+    async def _run(self, work: Callable[[], CacheResult]) -> CacheResult:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it
             self._limiter = anyio.CapacityLimiter(_COMPILERS)
-        work = partial(
-            self._cache.get_json_schema,
-            schema,
-            self._vocabulary,
-            strict=strict,
-            whitespace=self._whitespace,
-        )
         # A client that goes away doesn't stop the compilation: the next one will want it.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-
-
-def _answer_format(result: CacheResult, report: dict[str, Any] | None = None) -> AnswerFormat:
-    return AnswerFormat(
-        grammar=result.grammar,
-        compile_ms=result.compile_ms,
-        cache="hit" if result.hit else "miss",
-        report=report,
-    )
 
 
 def _report(grammar: Grammar) -> dict[str, Any]:

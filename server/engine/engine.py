@@ -104,7 +104,10 @@ class LocalEngine:
         trained = model.info.n_ctx_train
         self._limit = min(model.n_ctx, trained) if trained > 0 else model.n_ctx
         self._scheduler = Scheduler(
-            model, n_batch=max(settings.n_batch, model.n_seq_max), seed=settings.seed
+            model,
+            n_batch=max(settings.n_batch, model.n_seq_max),
+            seed=settings.seed,
+            forced_runs=settings.forced_runs,
         )
         self._wakeup = threading.Condition()
         self._incoming: deque[Sequence] = deque()

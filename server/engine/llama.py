@@ -76,8 +76,10 @@ class LlamaModel:
         repack: let llama.cpp rearrange the weights for the processor's matrix units. Off, because
             its AMX kernels crash on some quantisations (Q4_1, Q4_K).
         flash_attention: use the fused attention kernels. Off, because they add up in an order that
-            depends on the batch's size; without them a token's logits are the same to the bit
-            whatever else is evaluated with it, so that seeded answers repeat exactly.
+            depends on the batch's size. Without them batches of two tokens and more give the same
+            logits to the bit if the cells lie alike; a batch of one takes other kernels, and cells
+            elsewhere add up in another order, so an answer in company may still differ where two
+            tokens are nearly as likely.
         trie_dir: where the vocabulary's byte trie is kept between runs.
 
     Raises:

@@ -6,8 +6,10 @@ each a row of cells; `decode` fills cells and returns logits:
     sequence s owns the positions [0, kv_length(s)), without gaps
     decode      appends at kv_length(s), in order
     kv_remove   cuts [p0, p1) out, at the end of a sequence only (p1 = -1: to the end)
+    kv_copy     gives an empty sequence the beginning of another; the two share these cells
 
-Invariant: at most `n_ctx` cells are in use by all sequences together; the scheduler sees to that.
+Invariant: at most `n_ctx` cells are in use by all sequences together, shared ones counted once;
+the scheduler sees to that.
 `decode`, the `kv_*` methods and `close` belong to one thread; `tokenize` and `token_text` may be
 called from any. Read next: `scheduler.py`, the only caller of `decode`.
 """
@@ -104,7 +106,11 @@ class LanguageModel(Protocol):
         """
 
     def kv_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
-        """Share the positions [p0, p1) of `src` with the empty sequence `dst`."""
+        """Share the positions [p0, p1) of `src` with the empty sequence `dst`.
+
+        Afterwards `kv_length(dst)` is p1; if it is not, the model cannot share a part of a
+        sequence, and `dst` must be emptied.
+        """
 
     def kv_length(self, seq: int) -> int:
         """One past the highest position held for a sequence; 0 when it is empty."""

@@ -3,12 +3,13 @@
 `Scheduler.step()` is the engine: drop what was cancelled → admit → build one batch → decode →
 let every sequence take its logits. A slot is one of the model's sequences together with what its
 cells hold; a finished request leaves its tokens there, so that a later prompt with the same
-beginning need not evaluate it again:
+beginning need not evaluate it again. A beginning that any slot holds, busy or idle, is shared and
+not evaluated; one that an older sequence is about to evaluate is waited for:
 
     slot.tokens                the cells [0, len) of the model's sequence `slot.index`
     slot.sequence is None      idle: the tokens are a cache, and give way, the oldest use first
     slot.sequence is not None  busy: they are a beginning of sequence.tokens, never all of it
-    sum of len(slot.tokens)    ≤ n_ctx, the cells that all slots share
+    cells.used                 ≤ n_ctx; a cell that several slots hold counts once
 
 When the cells run out, the youngest sequence is preempted: it loses its cells, waits at the head of
 the queue, and is evaluated again later; its tokens, matcher and random numbers are kept, so its
@@ -21,11 +22,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from server.engine.cells import CellTable, Slot, common_prefix
 from server.engine.errors import DecodeError, EngineError, IntegrityError
+from server.engine.forced import Splitter
 from server.engine.model import BatchItem, LanguageModel, Logits
 from server.engine.sampling import Workspace
 from server.engine.sequence import Sequence
@@ -34,21 +37,10 @@ from server.engine.types import Failed, GenerationEvent
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
-    """One of the model's sequences; see the module's table."""
-
-    index: int
-    tokens: list[int] = field(default_factory=list)
-    sequence: Sequence | None = None
-    last_used: int = 0
-    admitted: int = 0
-
-    @property
-    def pending(self) -> int:
-        """How many of the sequence's tokens are not in the cache yet."""
-        assert self.sequence is not None
-        return len(self.sequence.tokens) - len(self.tokens)
+REREAD = 2
+"""How many of a prompt's last tokens are evaluated even if a slot holds them: one for its logits,
+and one more since a batch of one token goes through other kernels than a larger one and comes out a
+little different, so that a prompt asked again would not get the same answer."""
 
 
 @dataclass(slots=True)
@@ -69,18 +61,29 @@ class Counters:
 class Scheduler:
     """Slots, admission and batches over one model. Not thread-safe.
 
-    `seed` makes the requests without a seed of their own repeatable.
+    `seed` makes the requests without a seed of their own repeatable; `forced_runs` lets sequences
+    take what their grammars force without a step for each token.
     """
 
-    def __init__(self, model: LanguageModel, *, n_batch: int, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        n_batch: int,
+        seed: int | None = None,
+        forced_runs: bool = True,
+    ) -> None:
         assert n_batch >= model.n_seq_max, "a step must hold a token of every sequence"
         self.waiting: deque[Sequence] = deque()
-        self.slots = tuple(Slot(index) for index in range(model.n_seq_max))
+        self._cells = CellTable(model.n_seq_max)
+        self.slots = tuple(Slot(index, tokens) for index, tokens in enumerate(self._cells.tokens))
         self.counters = Counters()
         self._model = model
         self._n_batch = n_batch
         self._seed = seed
         self._workspace = Workspace(model.vocab_size)
+        self._splitter = Splitter(model) if forced_runs else None
+        self._shares = True  # until the model turns out not to share a part of a sequence
         self._ticks = 0
 
     @property
@@ -98,15 +101,15 @@ class Scheduler:
 
     @property
     def cells_used(self) -> int:
-        """Cells held by all slots, idle ones included."""
-        return sum(len(slot.tokens) for slot in self.slots)
+        """Cells held by all slots, idle ones included; shared ones count once."""
+        return self._cells.used
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence, behind all that wait."""
         self.waiting.append(sequence)
 
     def step(self) -> None:
-        """Evaluate one batch and let its sequences take a token each."""
+        """Evaluate one batch and let its sequences take a token each, and what is forced then."""
         self._drop_cancelled()
         self._admit()
         self._reclaim_cells()
@@ -160,41 +163,120 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Move waiting sequences into idle slots, in order, while their tokens fit the cells."""
-        promised = sum(len(slot.sequence.tokens) + 1 for slot in self.busy if slot.sequence)
-        while self.waiting:
+        idle = [slot for slot in self.slots if slot.sequence is None]
+        if not self.waiting or not idle:
+            return
+        busy = self.busy
+        promised = self._cells.held_by(slot.index for slot in busy)
+        promised += sum(slot.pending + 1 for slot in busy)
+        while self.waiting and idle:
             sequence = self.waiting[0]
-            idle = [slot for slot in self.slots if slot.sequence is None]
-            promised += len(sequence.tokens) + 1
+            promised += len(sequence.tokens) + 1 - self._live_prefix(sequence)
             # Alone, a sequence always fits: it ends before it outgrows the context.
-            if not idle or (promised > self._model.n_ctx and len(idle) < len(self.slots)):
+            if promised > self._model.n_ctx and len(idle) < len(self.slots):
                 return
             self.waiting.popleft()
             self._place(sequence, idle)
+            idle = [slot for slot in self.slots if slot.sequence is None]
+
+    def _live_prefix(self, sequence: Sequence) -> int:
+        """How many of a waiting sequence's tokens it will share with one that has a slot."""
+        if not self._shares:
+            return 0
+        tokens = sequence.tokens
+        others = (slot.sequence.tokens for slot in self.slots if slot.sequence is not None)
+        return max((common_prefix(o, tokens, len(tokens) - REREAD) for o in others), default=0)
 
     def _place(self, sequence: Sequence, idle: list[Slot]) -> None:
-        """Give a sequence the idle slot whose tokens have most in common with its own."""
-        last = len(sequence.tokens) - 1  # its logits are needed, so it is evaluated in any case
-        common = {slot.index: _common_prefix(slot.tokens, sequence.tokens, last) for slot in idle}
-        slot = max(idle, key=lambda slot: (common[slot.index], not slot.tokens, -slot.last_used))
-        self._truncate(slot, common[slot.index])
+        """Give a sequence an idle slot, with the longest beginning of it that any slot holds."""
+        slot = self._choose(sequence, idle)
         self._ticks += 1
         slot.sequence, slot.admitted = sequence, self._ticks
-        if sequence.started:
+        slot.fresh = not sequence.started
+        self._count_cached(slot)
+        self._share(slot)
+        if not slot.fresh:
             return
-        sequence.cached_tokens = len(slot.tokens)
         counters = self.counters
         entropy = None
         if self._seed is not None:
             entropy = np.random.SeedSequence(self._seed, spawn_key=(counters.requests,))
         counters.requests += 1
-        counters.prompt_tokens += len(sequence.tokens)
-        counters.cached_tokens += len(slot.tokens)
+        counters.prompt_tokens += len(sequence.request.prompt)
         try:
-            events = sequence.start(self._workspace, entropy)
+            events = sequence.start(self._workspace, entropy, self._splitter)
         except Exception as error:
             self._fail(slot, error)
         else:
+            counters.completion_tokens += sequence.completion_tokens
             self._emit(slot, events)
+
+    def _choose(self, sequence: Sequence, idle: list[Slot]) -> Slot:
+        """The idle slot to use, cut to what it has in common with the sequence.
+
+        One that holds most of what there is, and little else, is the same conversation going on.
+        Otherwise an empty slot, or the one unused for longest, gives way.
+        """
+        last = len(sequence.tokens) - REREAD
+        common = [common_prefix(slot.tokens, sequence.tokens, last) for slot in self.slots]
+
+        def kept(slot: Slot) -> int:
+            length = common[slot.index]
+            return length if 2 * length >= len(slot.tokens) else -1
+
+        slot = max(idle, key=lambda slot: (kept(slot), not slot.tokens, -slot.last_used))
+        if kept(slot) < max(common):
+            slot = max(idle, key=lambda slot: (not slot.tokens, -slot.last_used))
+        self._truncate(slot, common[slot.index])
+        return slot
+
+    # --- shared beginnings -----------------------------------------------------------------
+
+    def _share(self, slot: Slot) -> None:
+        """Let a busy slot hold the longest beginning of its sequence that some slot holds."""
+        sequence = slot.sequence
+        assert sequence is not None
+        last = len(sequence.tokens) - REREAD
+        best, source = len(slot.tokens), slot
+        for other in self.slots if self._shares else ():
+            if len(other.tokens) > best:
+                length = common_prefix(other.tokens, sequence.tokens, last)
+                if length > best:
+                    best, source = length, other
+        if source is slot:
+            return
+        self._clear(slot)
+        self._model.kv_copy(source.index, slot.index, 0, best)
+        if self._model.kv_length(slot.index) == best:
+            self._cells.share(source.index, slot.index, best)
+        else:  # a recurrent model has one state for the whole sequence
+            self._shares = False
+            self._clear(slot)
+        self._count_cached(slot)
+
+    def _count_cached(self, slot: Slot) -> None:
+        """What a slot holds now, it did not evaluate."""
+        sequence = slot.sequence
+        assert sequence is not None
+        if slot.fresh:
+            cached = min(len(slot.tokens), len(sequence.request.prompt))
+            self.counters.cached_tokens += cached - sequence.cached_tokens
+            sequence.cached_tokens = cached
+
+    def _share_prompts(self) -> list[Slot]:
+        """Share what has been evaluated since; returns the busy slots that need not wait for more.
+
+        A slot waits while an older one is evaluating a longer beginning of its sequence.
+        """
+        active: list[Slot] = []
+        busy = self.busy
+        for i, slot in enumerate(busy):
+            if self._shares and slot.is_reading:
+                if any(other.is_ahead_of(slot) for other in busy[:i]):
+                    continue
+                self._share(slot)
+            active.append(slot)
+        return active
 
     def _reclaim_cells(self) -> None:
         """Make room for the coming batch: first idle caches, then the youngest sequences."""
@@ -208,13 +290,13 @@ class Scheduler:
             self._preempt(busy.pop())
 
     def _build_batch(self) -> tuple[list[BatchItem], list[Slot]]:
-        """One token of every decoding sequence, then chunks of prompts; oldest first.
+        """What decoding sequences have new, then chunks of prompts; oldest first.
 
         Returns the batch and, in its order, the slots whose last pending token is in it.
         """
         items: list[BatchItem] = []
         sampling: list[Slot] = []
-        busy = sorted(self.busy, key=lambda slot: slot.pending > 1)
+        busy = sorted(self._share_prompts(), key=lambda slot: slot.is_reading)
         cells = self._model.n_ctx - self.cells_used
         for after, slot in enumerate(busy, start=1):
             sequence = slot.sequence
@@ -223,6 +305,8 @@ class Scheduler:
             # Each of the others keeps at least one place in the batch and one cell.
             room = min(self._n_batch, cells) - len(items) - (len(busy) - after)
             end = min(len(sequence.tokens), held + room)
+            if slot.is_reading and len(sequence.tokens) - end == 1 and end - held > 1:
+                end -= 1  # the last batch of a prompt has ``REREAD`` tokens, too
             complete = end == len(sequence.tokens)
             items += [
                 BatchItem(sequence.tokens[pos], pos, slot.index, complete and pos == end - 1)
@@ -245,12 +329,12 @@ class Scheduler:
                 self._fail(self.slots[index], failure)
             return None
         for item in items:
-            self.slots[item.seq].tokens.append(item.token)
+            self._cells.append(item.seq, item.token)
         return logits
 
     def _advance(self, slot: Slot, logits: Logits) -> None:
         """Let a sequence take its next token."""
-        sequence = slot.sequence
+        sequence, slot.fresh = slot.sequence, False
         assert sequence is not None
         if sequence.outlet.cancelled:
             self._cancel(slot)
@@ -308,16 +392,8 @@ class Scheduler:
                 length = 0
             if not length:
                 self._model.kv_remove(slot.index, 0, -1)
-            del slot.tokens[length:]
+            self._cells.truncate(slot.index, length)
 
     def _clear(self, slot: Slot) -> None:
         self._model.kv_remove(slot.index, 0, -1)
-        slot.tokens.clear()
-
-
-def _common_prefix(left: list[int], right: list[int], most: int) -> int:
-    """Length of the longest common beginning, at most `most`."""
-    length = min(len(left), len(right), most)
-    if left[:length] == right[:length]:
-        return length
-    return next(i for i in range(length) if left[i] != right[i])
+        self._cells.truncate(slot.index, 0)

@@ -1,6 +1,7 @@
 """One request on its way: its tokens, its matcher, its sampler, its text.
 
-`Sequence.take(logits)` is one step of the masked loop: mask → sample → advance → text → end?
+`Sequence.take(logits)` is one step of the masked loop: mask → sample → advance → text → end? What
+the grammar forces after that is appended at once and evaluated together with the sampled token.
 What has been computed for a sequence follows from its tokens and the slot it sits in:
 
     tokens                        the prompt, then what was generated
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from grammar import NoLegalContinuation
+from server.engine.forced import WINDOW, Splitter
 from server.engine.model import LanguageModel, Logits
 from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace
 from server.engine.text import TextAssembler
@@ -28,6 +30,7 @@ from server.engine.types import (
     FinishReason,
     GenerationEvent,
     GenerationRequest,
+    TextPiece,
     Timings,
     TokenRecord,
     Usage,
@@ -63,7 +66,9 @@ class Sequence:
         self._limit = limit
         self._text = TextAssembler(request.stop)
         self._sampled = 0
+        self._forced = 0
         self._sampler: Sampler | None = None
+        self._splitter: Splitter | None = None
         self._matcher: Matcher | None = None
         self._mask: Mask | None = None
         self._ids: Ids | None = None
@@ -80,9 +85,15 @@ class Sequence:
         return len(self.tokens) - len(self.request.prompt)
 
     def start(
-        self, workspace: Workspace, entropy: np.random.SeedSequence | None
+        self,
+        workspace: Workspace,
+        entropy: np.random.SeedSequence | None,
+        splitter: Splitter | None = None,
     ) -> list[GenerationEvent]:
-        """Prepare for sampling. Ends at once if the grammar allows nothing but the end token."""
+        """Prepare for sampling; returns the events of what the grammar forces at the beginning.
+
+        Without a splitter nothing is forced. Ends at once if the grammar allows one text only.
+        """
         request = self.request
         self._clock.placed = time.perf_counter()
         self._sampler = Sampler(
@@ -95,10 +106,9 @@ class Sequence:
         if request.grammar is None:
             return []
         self._matcher = request.grammar.start()
-        if self._look_ahead():
-            self.end = "stop"
-        self._clock.mask += time.perf_counter() - self._clock.placed
-        return [self._finished()] if self.end else []
+        if request.forced_runs and not request.trace:
+            self._splitter = splitter
+        return self._events(self._go_on())
 
     def take(self, logits: Logits) -> list[GenerationEvent]:
         """One step with the logits that follow `tokens`; returns the events it gives rise to.
@@ -110,19 +120,10 @@ class Sequence:
         assert self.end is None, "the sequence has ended"
         choice = self._sample(logits)
         record = self._record(choice)
-        pieces = []
         if choice.token in self._model.info.eos_ids:
             self.end = "stop"
-            if self.request.trace:
-                pieces.append(self._text.push(b"", record))
-        else:
-            self.tokens.append(choice.token)
-            pieces.append(self._text.push(record.data, record))
-            self.end = self._end_after(choice.token)
-        if self.end:
-            pieces.append(self._text.finish())
-        events: list[GenerationEvent] = [piece for piece in pieces if piece is not None]
-        return [*events, self._finished()] if self.end else events
+            return self._events([self._text.push(b"", record)] if self.request.trace else [])
+        return self._events([self._append(record), *self._go_on()])
 
     # --- the parts of a step ---------------------------------------------------------------
 
@@ -141,21 +142,59 @@ class Sequence:
         self._clock.sample += time.perf_counter() - begin
         return choice
 
-    def _end_after(self, token: int) -> FinishReason | None:
-        """Advance the matcher; whether, and why, the answer ends with this token."""
+    def _append(self, record: TokenRecord) -> TextPiece | None:
+        """Make a token part of the answer, which ends if that completes a stop string."""
+        self.tokens.append(record.id)
+        piece = self._text.push(record.data, record)
         if self._text.stop_sequence is not None:
-            return "stop"
-        if self._matcher is not None:
+            self.end = "stop"
+        elif self._matcher is not None:
             begin = time.perf_counter()
-            self._matcher.advance(token)
-            only_end = self._look_ahead()
+            self._matcher.advance(record.id)
             self._clock.mask += time.perf_counter() - begin
-            if only_end:
-                return "stop"
+        return piece
+
+    def _go_on(self) -> list[TextPiece | None]:
+        """Append what is forced, up to a choice or the end, and get the mask of the choice."""
+        pieces: list[TextPiece | None] = []
+        while self.end is None:
+            begin = time.perf_counter()
+            run = self._forced_run()
+            if not run and self._matcher is not None and self._look_ahead():
+                self.end = "stop"
+            elif self._is_full():
+                self.end = "length"
+            elif not run:
+                run = self._only_token()
+            self._clock.mask += time.perf_counter() - begin
+            if not run:
+                break
+            for token in run:
+                if self.end is None and self._is_full():
+                    self.end = "length"
+                if self.end is not None:
+                    break
+                pieces.append(self._append(self._forced_record(token)))
+        return pieces
+
+    def _forced_run(self) -> list[int]:
+        if self._splitter is None:
+            return []
+        assert self._matcher is not None
+        begin = max(len(self.request.prompt), len(self.tokens) - WINDOW)
+        return self._splitter.plan(self._matcher, self.tokens[begin:])
+
+    def _only_token(self) -> list[int]:
+        """The token that alone is legal; the mask is up to date."""
+        if self._splitter is None or self._ids is None or self._ids.size != 1:
+            return []
+        return [int(self._ids[0])]
+
+    def _is_full(self) -> bool:
         most = self.request.max_tokens
-        if (most is not None and self.completion_tokens >= most) or len(self.tokens) >= self._limit:
-            return "length"
-        return None
+        return (most is not None and self.completion_tokens >= most) or (
+            len(self.tokens) >= self._limit
+        )
 
     def _look_ahead(self) -> bool:
         """Get the next step's mask; whether the end tokens are all it allows."""
@@ -179,6 +218,28 @@ class Sequence:
             diagnostics=choice.diagnostics,
         )
 
+    def _forced_record(self, token: int) -> TokenRecord:
+        """Count a forced token, for the penalties too; see `TokenRecord` for what it reports."""
+        assert self._sampler is not None
+        self._sampler.accept(token)
+        self._forced += 1
+        data = self._model.token_text(token)
+        most = self.request.top_logprobs
+        return TokenRecord(
+            id=token,
+            data=data,
+            logprob=None if most is None else 0.0,
+            top=((token, data, 0.0),) if most else (),
+            forced=True,
+        )
+
+    def _events(self, pieces: list[TextPiece | None]) -> list[GenerationEvent]:
+        """The pieces that there are, and the end if it has come."""
+        if self.end is not None:
+            pieces.append(self._text.finish())
+        events: list[GenerationEvent] = [piece for piece in pieces if piece is not None]
+        return [*events, self._finished()] if self.end is not None else events
+
     def _finished(self) -> Finished:
         assert self.end is not None
         stop_sequence = self._text.stop_sequence
@@ -186,7 +247,7 @@ class Sequence:
             reason=self.end if stop_sequence is None else "stop",
             stop_sequence=stop_sequence,
             usage=Usage(len(self.request.prompt), self.completion_tokens, self.cached_tokens),
-            timings=self._clock.timings(self._sampled),
+            timings=self._clock.timings(self._sampled + self._forced, self._forced),
         )
 
 
@@ -200,7 +261,7 @@ class _Clock:
         self.mask = 0.0
         self.sample = 0.0
 
-    def timings(self, tokens: int) -> Timings:
+    def timings(self, tokens: int, forced: int) -> Timings:
         now = time.perf_counter()
         first_logits = now if self.first_logits is None else self.first_logits
         return Timings(
@@ -210,4 +271,5 @@ class _Clock:
             mask_ms=self.mask * 1e3,
             sample_ms=self.sample * 1e3,
             tokens=tokens,
+            forced_tokens=forced,
         )

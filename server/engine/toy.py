@@ -38,6 +38,15 @@ _CHAT_TEMPLATE = (
 )
 
 
+class _Cell:
+    """A token at its place; compared by identity, since sequences may share it."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+
 class ToySpecError(ValueError):
     """A toy model's description lacks something or contradicts itself."""
 
@@ -62,7 +71,7 @@ class ToyModel:
         self._end = len(pieces)
         self._documents = tuple(documents)
         self._base = self._base_scores()
-        self._cells: list[list[int]] = [[] for _ in range(n_seq_max)]
+        self._cells: list[list[_Cell]] = [[] for _ in range(n_seq_max)]
         self._n_ctx = n_ctx
         self._vocabulary = Vocabulary(
             [piece.encode() for piece in pieces] + [b""], {self._end: _END_TEXT}, {self._end}
@@ -154,10 +163,10 @@ class ToyModel:
             cells = self._cells[seq]
             if pos != len(cells):
                 raise DecodeError(f"position {pos} of sequence {seq} follows {len(cells)} cells")
-            cells.append(token)
+            cells.append(_Cell(token))
             if wanted:
-                rows.append(self._score(self._text_so_far(cells)))
-        if sum(map(len, self._cells)) > self._n_ctx:
+                rows.append(self._score(self._text_so_far([cell.token for cell in cells])))
+        if len(set().union(*self._cells)) > self._n_ctx:
             raise DecodeError("the context is full")
         return np.array(rows, dtype=np.float32).reshape(len(rows), self.vocab_size)
 
@@ -169,7 +178,7 @@ class ToyModel:
         return True
 
     def kv_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
-        """Give `dst` the same beginning as `src`."""
+        """Share the beginning of `src` with `dst`; shared cells count once."""
         assert p0 == 0, "only from the beginning"
         assert not self._cells[dst], "only into an empty sequence"
         self._cells[dst] = self._cells[src][: p1 if p1 >= 0 else None]
@@ -202,9 +211,9 @@ class ToyModel:
         total = sum(counts.values()) + size
         return np.array([math.log((counts[i] + 1) / total) for i in range(size)], np.float32)
 
-    def _text_so_far(self, cells: list[int]) -> str:
-        ends = [i for i, token in enumerate(cells) if token == self._end]
-        return "".join(self._pieces[token] for token in cells[ends[-1] + 1 if ends else 0 :])
+    def _text_so_far(self, tokens: list[int]) -> str:
+        ends = [i for i, token in enumerate(tokens) if token == self._end]
+        return "".join(self._pieces[token] for token in tokens[ends[-1] + 1 if ends else 0 :])
 
     def _score(self, text: str) -> Logits:
         scores = self._base.copy()

@@ -38,14 +38,19 @@ class EngineSettings(Protocol):
     def seed(self) -> int | None:
         """Makes the requests without a seed of their own repeatable, in their order of arrival."""
 
+    @property
+    def forced_runs(self) -> bool:
+        """Whether text that the grammar forces is taken without a step for each token."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineDefaults:
     """The default `EngineSettings`, for tests and tools."""
 
-    n_batch: int = 512
+    n_batch: int = 256
     max_queue: int = 64
     seed: int | None = None
+    forced_runs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class GenerationRequest:
     grammar       what the answer must match; None = anything
     top_logprobs  None = no log-probabilities, n ≥ 0 = those of the token and of the n likeliest
     trace         attach `StepDiagnostics` to every token, and report a sampled end token too
+    forced_runs   take text that the grammar forces without a step for each token, where the engine
+                  does so at all; a trace never does, since it shows what every step would be
     """
 
     prompt: tuple[int, ...]
@@ -112,6 +119,7 @@ class GenerationRequest:
     grammar: Grammar | None = None
     top_logprobs: int | None = None
     trace: bool = False
+    forced_runs: bool = True
 
     def __post_init__(self) -> None:
         _require(bool(self.prompt), "prompt", "at least one token long")
@@ -148,6 +156,9 @@ class TokenRecord:
     logprob  natural logarithm of its probability among the legal tokens at temperature 1, before
              bias and penalties; None where the request asked for none
     top      (id, bytes, logprob) of the likeliest legal tokens, best first
+    forced   taken without a step, as a part of a forced run. Its logprob is 0 and it is the only
+             one in `top`: no other text was possible (though the same text in other tokens may
+             have been)
     """
 
     id: int
@@ -155,6 +166,7 @@ class TokenRecord:
     logprob: float | None = None
     top: tuple[tuple[int, bytes, float], ...] = ()
     diagnostics: StepDiagnostics | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +188,10 @@ class Timings:
     queue_ms   from submit to a slot
     prompt_ms  from the slot to the first logits
     decode_ms  from the first logits to the end (wall time, shared with the batch's other sequences)
-    mask_ms    spent in the matcher (mask and advance)
+    mask_ms    spent in the grammar (mask, advance, planning forced runs)
     sample_ms  spent in the sampler
-    tokens     how many were sampled, an end token included
+    tokens     how many were generated, an end token included
+    forced_tokens  how many of them were forced, so that they took no step of their own
     """
 
     queue_ms: float
@@ -187,6 +200,7 @@ class Timings:
     mask_ms: float
     sample_ms: float
     tokens: int
+    forced_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,181 @@
+"""Walks: the quick way for free strings against the automaton, rests, and shared masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from grammar import Vocabulary, compile_json_schema
+from grammar.automaton import Automaton
+from grammar.content import Content, Excluding
+from grammar.ecma import parse_search
+from grammar.keys import KeyStrings
+from grammar.regular import RegexBuilder
+from grammar.strings import JsonStrings
+from grammar.trie import NodeSet, Rests, TokenTrie
+from grammar.walk import Walk, _Walker, walk
+from tests.grammar_support import VOCABULARY, feed, ids_of, small_vocabulary
+
+WORDS = ("", "a", "ab", "name", "é", "\n", "b", "ab,")
+CONTENTS = [
+    Content(None, 0, None),
+    Content(None, 1, None),
+    Content(None, 0, 0),
+    Content(None, 0, 1),
+    Content(None, 2, 3),
+    Content(None, 3, 100_000),
+    Content(None, 70_000, None),
+    Content(Excluding(WORDS), 0, None),
+    Content(Excluding(["age"]), 0, None),
+]
+TRIE = VOCABULARY.trie
+
+
+def below(rests: Rests) -> set[int]:
+    """The tokens that go on from some rests."""
+    nodes = (rests,) if isinstance(rests, int) else rests.nodes
+    return {t for node in nodes for t in TRIE.tokens_below(node).tolist()}
+
+
+def meaning(found: Walk) -> tuple[list[int], dict[int, set[int]]]:
+    """A walk's tokens, and for each label those that leave."""
+    stay = set(found.ids.tolist()) | set(ids_of(found.mask) if found.mask is not None else ())
+    return sorted(stay), {label: below(rests) for label, rests in found.exits}
+
+
+def some_rests() -> list[Rests]:
+    quote, comma = TRIE.find(b'"'), TRIE.find(b", ")
+    assert quote is not None
+    assert comma is not None
+    return [0, quote, comma, TRIE.union([quote, comma])]
+
+
+def check(automaton: Automaton, state: int, rests: Rests) -> None:
+    same = automaton.representative_of(state)
+    assert automaton.free(automaton.key(same)) is not None
+    quick = walk(automaton, state, VOCABULARY, rests)
+    assert meaning(quick) == meaning(_Walker(automaton, VOCABULARY).run(same, rests))
+    assert walk(automaton, state, VOCABULARY, rests) is quick
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=str)
+@pytest.mark.parametrize(("opening", "closing"), [(b'"', b'"'), (b'{"', b'": ')])
+def test_free_strings_walk_as_their_automaton_does(
+    content: Content, opening: bytes, closing: bytes
+) -> None:
+    strings = JsonStrings(RegexBuilder(), VOCABULARY.longest, opening, closing)
+    keys = KeyStrings(RegexBuilder(), VOCABULARY.longest, opening, closing)
+    for rests in some_rests():
+        for key in (("open", 0, content), ("body", content)):
+            check(strings, strings.state(key), rests)
+        if content.least or content.most is not None:
+            continue  # keys are not counted
+        for completed in (True, False):
+            state = keys.begin(content, completed=completed)
+            for byte in opening + b"a":
+                check(keys, state, rests)
+                state = keys.step(state, byte)
+            check(keys, state, rests)
+
+
+COUNTED = [
+    "^[a-c]{0,60}$",
+    "^[a-c]{0,60}b$",
+    "^([ab]|ab){20,90}(c|b{2,40})$",
+    "^(ab?){40,50}$",
+    "^(?=.{0,80}$)[a-c]*b$",
+    "^(?=.{0,70}$)(?!ab|abc$)([ab]c?)+$",
+]
+
+
+@pytest.mark.parametrize("pattern", COUNTED)
+def test_counters_are_cut_where_no_token_can_tell(pattern: str) -> None:
+    builder = RegexBuilder()
+    strings = JsonStrings(builder, VOCABULARY.longest, b'"', b'"')
+    at = strings.start(Content(parse_search(builder, pattern), 0, None))
+    cut = 0
+    for byte in b'"abababababab':
+        after = strings.step(at, byte)
+        at = after if after >= 0 else at
+        same = strings.representative_of(at)
+        cut += same != at
+        direct = _Walker(strings, VOCABULARY).run(at, 0)
+        assert meaning(_Walker(strings, VOCABULARY).run(same, 0)) == meaning(direct)
+    assert cut > 3
+
+
+def test_what_was_forgotten_is_found_again() -> None:
+    vocabulary = small_vocabulary()
+    strings = JsonStrings(RegexBuilder(), vocabulary.longest, b'"', b'"')
+    state = strings.state(("body", Content(None, 1, 5)))
+    first = walk(strings, state, vocabulary)
+    vocabulary.begin_generation()
+    other = JsonStrings(RegexBuilder(), vocabulary.longest, b'"', b'"')
+    again = walk(other, other.state(("body", Content(None, 1, 5))), vocabulary)
+    assert again is not first
+    assert meaning(again) == meaning(first)
+
+
+@pytest.mark.parametrize("many", [0, 1, 1000])
+def test_rests_of_several_nodes_are_their_union(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grammar.trie.MANY_NODES", many)
+    trie = TokenTrie.build(VOCABULARY.tokens, range(VOCABULARY.size))
+    nodes = [trie.find(text) for text in (b'"', b", ", b"a", b"\n")]
+    rests = trie.union([node for node in nodes if node is not None])
+    assert isinstance(rests, NodeSet)
+    tails: dict[bytes, set[int]] = {}
+    for text in (b'"', b", ", b"a", b"\n"):
+        for token, word in enumerate(VOCABULARY.tokens):
+            if word.startswith(text):
+                tails.setdefault(word[len(text) :], set()).add(token)
+    for tail, tokens in tails.items():
+        at: Rests | None = rests
+        for byte in tail:
+            assert at is not None
+            assert not trie.is_leaf(at)
+            at = trie.step(at, byte)
+        assert at is not None
+        assert set(trie.ids_at(at)) == tokens
+    assert set(trie.children(rests)) == {tail[0] for tail in tails if tail}
+    assert trie.step(rests, 0) is None
+
+
+def test_equal_states_of_different_schemas_share_a_mask() -> None:
+    vocabulary = small_vocabulary()
+    masks = []
+    for name in ("first", "second"):
+        schema = {"properties": {name: {"type": "string"}}, "required": [name], "type": "object"}
+        matcher = compile_json_schema(schema, vocabulary, whitespace="compact").start()
+        assert feed(matcher, f'{{"{name}":"text')
+        masks.append(matcher.mask())
+    assert masks[0] is masks[1]
+
+
+def test_nodes_of_a_smaller_trie_are_found_in_the_larger() -> None:
+    other = VOCABULARY.other_trie
+    found = VOCABULARY.other_nodes
+    pending = [(0, 0)]
+    seen = 0
+    while pending:
+        node, main = pending.pop()
+        assert found[node] == main
+        seen += 1
+        pending += [(child, TRIE.visit(main)[0][b]) for b, child in other.visit(node)[0].items()]
+    assert seen == len(other) == len(found)
+
+
+def test_languages_with_few_illegal_characters_are_walked_as_brute_force_says() -> None:
+    tokens = [bytes([b]) for b in range(256)]
+    tokens += [
+        t.encode() for t in ("ab", "a\u2028", "\u2028b", '"}', 'x"', "é\u2029", "日本", "\\n")
+    ]
+    vocabulary = Vocabulary([*tokens, b""], {len(tokens): "<end>"}, [len(tokens)])
+    for pattern in ("^.*$", "^a.*b$", "^.*x"):
+        matcher = compile_json_schema({"type": "string", "pattern": pattern}, vocabulary).start()
+        for text in ('"', "a", "é"):
+            assert feed(matcher, text)
+            legal = set(ids_of(matcher.mask()))
+            for token, word in enumerate(tokens):
+                one_by_one = matcher.copy()
+                assert (token in legal) == feed(one_by_one, word), (pattern, word)
+    assert np.array_equal(vocabulary.plain_with([(0x2028, 0x2029)]), [257, 258, 261])
