@@ -153,7 +153,6 @@ def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(out)
 
 
-NOTHING: Final = CharSet()
 EVERYTHING: Final = CharSet(SCALAR_RANGES)
 ASCII: Final = CharSet(((0, 0x7F),))
 #: ECMA-262 `\d`: ASCII only, in Unicode mode too.

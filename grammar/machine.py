@@ -233,7 +233,7 @@ class Machine:
             parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
             mask = combine(parts, vocabulary.mask_words)
         else:
-            mask = vocabulary.workspace.mask_of(
+            mask = self.context.workspace.mask_of(
                 frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
             )
         count = sum(len(part.ids) for part in parts)

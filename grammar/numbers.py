@@ -101,15 +101,6 @@ def number_language(
     return builder.union(*found)
 
 
-def multiple_of_integer(builder: RegexBuilder, divisor: int) -> Rx:
-    """Canonical integers that `divisor` divides, of at most `MAX_INTEGER_DIGITS + 1` characters.
-
-    Raises:
-        ValueError: the divisor is not within `1..MAX_MODULUS`.
-    """
-    return multiple_of_number(builder, _checked_modulus(divisor))
-
-
 def multiple_of_number(builder: RegexBuilder, divisor: Bound) -> Rx:
     """Decimals that are multiples of a positive terminating decimal such as 0.01.
 

@@ -43,11 +43,6 @@ class Call:
     least: int = 1
     most: int | None = 1
 
-    @property
-    def skippable(self) -> bool:
-        """Whether the item can be nothing at all."""
-        return self.nullable or self.least == 0
-
 
 class Rule(Node):
     """One rule. A frame's place is (alternative, item, repetitions of that item so far).

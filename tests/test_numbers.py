@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from grammar.numbers import (
     MAX_INTEGER_DIGITS,
     integer_language,
-    multiple_of_integer,
     multiple_of_number,
     number_language,
 )
@@ -165,7 +164,7 @@ def test_bounds_that_allow_nothing() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 400), st.lists(st.integers(-5000, 5000), max_size=60))
 def test_multiples_of_an_integer(divisor: int, samples: list[int]) -> None:
-    language = multiple_of_integer(RegexBuilder(), divisor)
+    language = multiple_of_number(RegexBuilder(), divisor)
     for number in [*samples, *(divisor * k for k in range(-5, 6))]:
         assert language.matches(str(number)) == (number % divisor == 0)
     for text in ["-0", "00", "1.0", "-", "", "0.0"]:
@@ -192,10 +191,10 @@ def test_multiples_of_a_decimal(divisor: str, texts: list[str]) -> None:
 def test_multiples_within_bounds() -> None:
     builder = RegexBuilder()
     language = builder.intersect(
-        multiple_of_integer(builder, 37), integer_language(builder, 38, 110)
+        multiple_of_number(builder, 37), integer_language(builder, 38, 110)
     )
     assert words(language, 10) == ["74"]
-    nothing = builder.intersect(multiple_of_integer(builder, 37), integer_language(builder, 38, 73))
+    nothing = builder.intersect(multiple_of_number(builder, 37), integer_language(builder, 38, 73))
     assert nothing.is_empty()
     with pytest.raises(ValueError, match="divisor"):
-        multiple_of_integer(builder, 0)
+        multiple_of_number(builder, 0)

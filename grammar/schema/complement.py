@@ -22,7 +22,7 @@ from grammar.schema.document import (
     Document,
     join,
 )
-from grammar.schema.places import extra_place, item_places, unevaluated_is_idle
+from grammar.schema.places import contains_bounds, extra_place, item_places, unevaluated_is_idle
 
 Schema = dict[str, Any]
 
@@ -61,7 +61,7 @@ def _types(schema: Schema, pointer: str) -> Iterator[Schema]:
 
 
 def _strings(schema: Schema, pointer: str) -> Iterator[Schema]:
-    least, most = (kw.count(schema, k, pointer) for k in ("minLength", "maxLength"))
+    least, most = kw.limits([(pointer, schema)], "minLength", "maxLength")
     if least:
         yield {"type": "string", "maxLength": least - 1}
     if most is not None:
@@ -91,7 +91,7 @@ def _numbers(schema: Schema, pointer: str) -> Iterator[Schema]:
 
 
 def _arrays(document: Document, schema: Schema, pointer: str) -> Iterator[Schema]:
-    least, most = (kw.count(schema, k, pointer) for k in ("minItems", "maxItems"))
+    least, most = kw.limits([(pointer, schema)], "minItems", "maxItems")
     if least:
         yield {"type": "array", "maxItems": least - 1}
     if most is not None:
@@ -115,8 +115,7 @@ def _arrays(document: Document, schema: Schema, pointer: str) -> Iterator[Schema
 
 
 def _contains(schema: Schema, pointer: str) -> Iterator[Schema]:
-    least, most = (kw.count(schema, k, pointer) for k in ("minContains", "maxContains"))
-    least = 1 if least is None else least
+    least, most = contains_bounds(schema, pointer)
     inner = {AT: join(pointer, "contains")}
     if least:
         yield {"type": "array", "contains": inner, "minContains": 0, "maxContains": least - 1}
@@ -140,7 +139,7 @@ def _objects(document: Document, schema: Schema, pointer: str) -> Iterator[Schem
     if extra is not None and document.schema(extra) not in (True, {}):
         outside = {"names": list(declared), "patterns": list(patterns), "value": {NOT: extra}}
         yield {"type": "object", SOME_KEY: outside}
-    least, most = (kw.count(schema, k, pointer) for k in ("minProperties", "maxProperties"))
+    least, most = kw.limits([(pointer, schema)], "minProperties", "maxProperties")
     if least:
         yield {"type": "object", "maxProperties": least - 1}
     if most is not None:

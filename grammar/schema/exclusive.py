@@ -22,7 +22,7 @@ MAX_PARTS = 32
 def plainly_empty(document: Document, pointers: Iterable[str], depth: int = MAX_LOOK) -> bool:
     """Whether the subschemas at some pointers certainly can't hold together."""
     parts = [part for pointer in pointers for part in _plain_parts(document, pointer)]
-    types = _types(parts)
+    types = frozenset(kw.TYPES).intersection(*(kw.subtypes(s, p) for p, s in parts))
     if not types:
         return True
     values = _values(parts)
@@ -67,16 +67,6 @@ def _plain_parts(document: Document, pointer: str) -> list[tuple[str, dict[str, 
         pending += [p for p in more if p not in seen]
         seen.update(more)
     return found
-
-
-def _types(parts: list[tuple[str, dict[str, Any]]]) -> frozenset[str]:
-    """The types that all parts allow; ``integer`` is part of ``number``."""
-    left = frozenset(kw.TYPES)
-    for pointer, schema in parts:
-        types = kw.types(schema, pointer)
-        if types is not None:
-            left &= types | {"integer"} if "number" in types else types
-    return left
 
 
 def _values(parts: list[tuple[str, dict[str, Any]]]) -> list[Any] | None:

@@ -113,7 +113,7 @@ class Flattener:
             if types is None:
                 schema = self._document.schema(pointer)
                 assert isinstance(schema, dict)
-                types = self._types[pointer] = _types(schema, pointer)
+                types = self._types[pointer] = kw.subtypes(schema, pointer)
             left &= types
         return bool(left)
 
@@ -387,11 +387,3 @@ def _absorbed(alternatives: Alternatives) -> Alternatives:
             kept.append(candidate)
     left = set(kept)
     return [a for a in alternatives if frozenset(a) in left]
-
-
-def _types(schema: dict[str, Any], pointer: str) -> frozenset[str]:
-    """The types of a schema object's own ``type`` and ``const``; integers are numbers here."""
-    types = kw.types(schema, pointer)
-    if types is None:
-        return ALL_TYPES
-    return types | {"number", "integer"} if types & {"number", "integer"} else types

@@ -6,7 +6,7 @@ is no JSON Schema keyword, is ignored as the specification says, and is listed i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grammar.errors import SchemaError
@@ -79,6 +79,21 @@ def count(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | None:
     return value
 
 
+def limits(
+    schemas: Iterable[tuple[str, Mapping[str, Any]]], low: str, high: str
+) -> tuple[int, int | None]:
+    """The narrowest bounds that two counting keywords give over (pointer, schema object) pairs.
+
+    0 and None where nobody says any.
+    """
+    least, most = 0, None
+    for pointer, schema in schemas:
+        least = max(least, count(schema, low, pointer) or 0)
+        bound = count(schema, high, pointer)
+        most = bound if most is None else most if bound is None else min(most, bound)
+    return least, most
+
+
 def number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float | None:
     """A finite number; None if absent."""
     value = schema.get(keyword)
@@ -125,6 +140,14 @@ def schemas(schema: Mapping[str, Any], keyword: str, pointer: str) -> int:
     if not isinstance(value, list) or not value:
         raise fault(keyword, pointer, f"must be a non-empty list of schemas, not {value!r:.80}")
     return len(value)
+
+
+def subtypes(schema: Mapping[str, Any], pointer: str) -> frozenset[str]:
+    """``types`` as a set to intersect: ``integer`` is in it where ``number`` is; all if absent."""
+    found = types(schema, pointer)
+    if found is None:
+        return frozenset(TYPES)
+    return found | {"integer"} if "number" in found else found
 
 
 def types(schema: Mapping[str, Any], pointer: str) -> frozenset[str] | None:

@@ -173,12 +173,9 @@ class Merger:
         return [WordsSpec(tuple(texts)), *result] if texts else result
 
     def _strings(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
-        least, most = 0, None
+        least, most = kw.limits(schemas, "minLength", "maxLength")
         parts: list[Rx] = []
         for pointer, schema in schemas:
-            least = max(least, kw.count(schema, "minLength", pointer) or 0)
-            bound = kw.count(schema, "maxLength", pointer)
-            most = bound if most is None else most if bound is None else min(most, bound)
             parts += self.languages.of_string(schema, pointer)
         content = self.languages.content(parts, least, most)
         return [] if content is None else [StringSpec(content)]
@@ -193,13 +190,8 @@ class Merger:
         return [] if language is None else [NumberSpec(language)]
 
     def _arrays(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
-        least, most = 0, None
-        places = []
-        for pointer, schema in schemas:
-            least = max(least, kw.count(schema, "minItems", pointer) or 0)
-            bound = kw.count(schema, "maxItems", pointer)
-            most = bound if most is None else most if bound is None else min(most, bound)
-            places.append(item_places(schema, pointer))
+        least, most = kw.limits(schemas, "minItems", "maxItems")
+        places = [item_places(schema, pointer) for pointer, schema in schemas]
         for pointer, schema in schemas:
             if schema.get("uniqueItems") is True and (most is None or most > 1):
                 self.report(Issue("uniqueItems", pointer, "items are not compared with each other"))

@@ -56,7 +56,7 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
     names: dict[str, None] = {}
     required: dict[str, None] = {}
     key_rules: list[str] = []
-    least, most = 0, None
+    least, most = kw.limits(schemas, "minProperties", "maxProperties")
     ours = merger.document.is_written
     for pointer, schema in sorted(schemas, key=lambda pair: ours(pair[0])):
         names.update(dict.fromkeys(kw.mapping(schema, "properties", pointer)))
@@ -64,9 +64,6 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
         required.update(dict.fromkeys(kw.names(schema, "required", pointer)))
         if "propertyNames" in schema:
             key_rules.append(join(pointer, "propertyNames"))
-        least = max(least, kw.count(schema, "minProperties", pointer) or 0)
-        bound = kw.count(schema, "maxProperties", pointer)
-        most = bound if most is None else most if bound is None else min(most, bound)
     names.update(required)
     _check_names(names, schemas)
     holds = merger.evaluator.holds

@@ -151,8 +151,8 @@ class Evaluator:
         return not isinstance(value, dict) or self._object(schema, pointer, value)
 
     def _string(self, schema: dict[str, Any], pointer: str, value: str) -> bool:
-        least, most = (kw.count(schema, k, pointer) for k in ("minLength", "maxLength"))
-        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        least, most = kw.limits([(pointer, schema)], "minLength", "maxLength")
+        if len(value) < least or (most is not None and len(value) > most):
             return False
         return self._string_matches(pointer, value)
 
@@ -161,8 +161,8 @@ class Evaluator:
         return bounds_of(schema, pointer).contains(value) and not others_of(schema).contains(value)
 
     def _array(self, schema: dict[str, Any], pointer: str, value: list[Any]) -> bool:
-        least, most = (kw.count(schema, k, pointer) for k in ("minItems", "maxItems"))
-        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        least, most = kw.limits([(pointer, schema)], "minItems", "maxItems")
+        if len(value) < least or (most is not None and len(value) > most):
             return False
         if schema.get("uniqueItems") is True and len({key_of(v) for v in value}) < len(value):
             return False
@@ -178,8 +178,8 @@ class Evaluator:
     def _object(self, schema: dict[str, Any], pointer: str, value: dict[str, Any]) -> bool:
         if any(name not in value for name in kw.names(schema, "required", pointer)):
             return False
-        least, most = (kw.count(schema, k, pointer) for k in ("minProperties", "maxProperties"))
-        if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        least, most = kw.limits([(pointer, schema)], "minProperties", "maxProperties")
+        if len(value) < least or (most is not None and len(value) > most):
             return False
         if SOME_KEY in schema and not self._some_key(schema[SOME_KEY], pointer, value):
             return False

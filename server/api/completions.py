@@ -18,16 +18,16 @@ from typing import Any
 import anyio.to_thread
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from server.api import shapes, sse
+from server.api.answering import respond
 from server.api.errors import ApiError, to_api_error
 from server.api.models import CompletionRequest
 from server.api.requests import max_choices, sampling_of, with_seeds
-from server.api.running import Choices, until_disconnect
+from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.structured import AnswerFormat
-from server.api.validation import read_json, validated
 from server.engine.errors import ContextOverflowError
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
 
@@ -80,18 +80,8 @@ async def completions(request: Request, runtime: Runtime) -> Response:
     Raises:
         Exception: anything that `to_api_error` knows.
     """
-    body = await read_json(request, max_bytes=runtime.max_body_bytes)
-    wanted = validated(CompletionRequest, body)
-    served = runtime.served
-    served.require_model(wanted.model)
-    if not wanted.stream:
-        return JSONResponse(await until_disconnect(request, lambda: _whole(served, wanted)))
-    answer = await until_disconnect(request, lambda: _begin(served, wanted))
-    return sse.EventStream(
-        _events(answer),
-        ping_seconds=served.settings.server.ping_seconds,
-        on_end=answer.running.cancel,
-        on_shutdown=answer.running.stop_for_shutdown,
+    return await respond(
+        request, runtime, CompletionRequest, begin=_begin, whole=_whole, events=_events
     )
 
 

@@ -1,0 +1,63 @@
+"""The way of a generating request: read, check, generate, answer whole or as a stream.
+
+`chat` and `completions` give the parts that differ. Invariant: a client that goes away while the
+answer is prepared, generated whole or streamed stops its generations.
+
+Read next: `server/api/chat.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from server.api import sse
+from server.api.models import ChatCompletionRequest, CompletionRequest
+from server.api.running import Choices, until_disconnect
+from server.api.runtime import Runtime, Served
+from server.api.validation import read_json, validated
+
+
+class Answer(Protocol):
+    """An answer that is being generated."""
+
+    @property
+    def running(self) -> Choices:
+        """Its generations."""
+
+
+_Wanted = TypeVar("_Wanted", ChatCompletionRequest, CompletionRequest)
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+async def respond(
+    request: Request,
+    runtime: Runtime,
+    kind: type[_Wanted],
+    *,
+    begin: Callable[[Served, _Wanted], Awaitable[_Answer]],
+    whole: Callable[[Served, _Wanted], Awaitable[dict[str, Any]]],
+    events: Callable[[_Answer], AsyncIterator[ServerSentEvent]],
+) -> Response:
+    """Serve one request of a kind.
+
+    Raises:
+        Exception: anything that `to_api_error` knows.
+    """
+    body = await read_json(request, max_bytes=runtime.max_body_bytes)
+    wanted = validated(kind, body)
+    served = runtime.served
+    served.require_model(wanted.model)
+    if not wanted.stream:
+        return JSONResponse(await until_disconnect(request, lambda: whole(served, wanted)))
+    answer = await until_disconnect(request, lambda: begin(served, wanted))
+    return sse.EventStream(
+        events(answer),
+        ping_seconds=served.settings.server.ping_seconds,
+        on_end=answer.running.cancel,
+        on_shutdown=answer.running.stop_for_shutdown,
+    )
