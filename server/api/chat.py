@@ -26,6 +26,7 @@ from parsing import ResponseTemplate
 from server.api import shapes, sse
 from server.api.answering import respond
 from server.api.errors import to_api_error
+from server.api.extension import Extension
 from server.api.models import ChatCompletionRequest, Message
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
@@ -61,6 +62,7 @@ class _Answer:
     envelope: shapes.Envelope
     answer_format: AnswerFormat
     choices: tuple[_Choice, ...]
+    extension: Extension
     running: Choices
     seconds: float
 
@@ -70,16 +72,15 @@ class _Answer:
 
     @property
     def extras(self) -> dict[str, Any]:
-        """`gabarito`: what was not enforced, and where the response template gave up."""
-        report = dict(self.answer_format.report or {})
+        """`gabarito`, when every choice is finished."""
         errors = [
             {"choice": index, "message": choice.reader.message.error}
             for index, choice in enumerate(self.choices)
             if choice.end is not None and choice.reader.message.error
         ]
         if errors:
-            report["response_template"] = {"errors": errors}
-        return {"gabarito": report} if report else {}
+            self.extension.request.response_template = {"errors": errors}
+        return self.extension.members()
 
 
 async def chat_completions(request: Request, runtime: Runtime) -> Response:
@@ -119,6 +120,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         envelope=shapes.Envelope("chatcmpl", kind, served.name, served.fingerprint),
         answer_format=answer_format,
         choices=tuple(_Choice(reader) for reader in readers),
+        extension=Extension(count, schema=answer_format.report),
         running=Choices(served.engine, requests),
         seconds=served.settings.server.request_timeout_seconds,
     )

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from server.api import shapes, sse
 from server.api.answering import respond
 from server.api.errors import ApiError, to_api_error
+from server.api.extension import Extension
 from server.api.models import CompletionRequest
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
@@ -56,6 +57,7 @@ class _Answer:
     answer_format: AnswerFormat
     choices: tuple[_Choice, ...]
     per_prompt: int
+    extension: Extension
     running: Choices
     seconds: float
 
@@ -68,10 +70,6 @@ class _Answer:
 
     def timings(self) -> dict[str, Any]:
         return shapes.timings(self.ends, self.answer_format)
-
-    def extras(self) -> dict[str, Any]:
-        report = self.answer_format.report
-        return {} if report is None else {"gabarito": report}
 
 
 async def completions(request: Request, runtime: Runtime) -> Response:
@@ -123,6 +121,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
         answer_format=answer_format,
         choices=tuple(_Choice(echo) for _, echo in prompts for _ in range(count)),
         per_prompt=count,
+        extension=Extension(len(requests), schema=answer_format.report),
         running=running,
         seconds=served.settings.server.request_timeout_seconds,
     )
@@ -181,7 +180,7 @@ async def _whole(served: Served, wanted: CompletionRequest) -> dict[str, Any]:
         ],
         usage=answer.usage(),
         timings=answer.timings(),
-        **answer.extras(),
+        **answer.extension.members(),
     )
 
 
@@ -222,7 +221,7 @@ async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
 def _finish(answer: _Answer, index: int, end: Finished) -> ServerSentEvent:
     more: dict[str, Any] = {}
     if len(answer.ends) == len(answer.choices):  # the last one
-        more = answer.extras()
+        more = answer.extension.members()
         if not answer.request.options.include_usage:
             more["timings"] = answer.timings()
     return _chunk(answer, index, "", end.reason, **more)

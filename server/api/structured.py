@@ -40,7 +40,7 @@ class AnswerFormat:
     """What an answer is bound to. `grammar` is None for free text.
 
     compile_ms  how long the grammar's compilation took, or the wait for it; None for free text
-    report      the `gabarito` object of the answer, None where there is nothing to report
+    report      what of the schema is enforced (`gabarito.schema`), None where there is no schema
     is_json     whether a structured answer is one JSON text
     """
 
@@ -142,4 +142,4 @@ class FormatCompiler:
 
 def _report(grammar: Grammar) -> dict[str, Any]:
     unenforced = [issue_dict(issue) for issue in grammar.report.unenforced]
-    return {"schema": {"enforced": not unenforced, "unenforced": unenforced}}
+    return {"enforced": not unenforced, "unenforced": unenforced}
