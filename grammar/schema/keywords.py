@@ -18,9 +18,11 @@ ANNOTATIONS = frozenset(
         "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment",
         "$defs", "definitions", "$vocabulary", "title", "description", "default", "examples",
         "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentSchema",
+        "x-ground",
     }
 )  # fmt: skip
-"""They assert nothing about an instance (2020-12: Core 8, Validation 8.3 to 9)."""
+"""They assert nothing about an instance (2020-12: Core 8, Validation 8.3 to 9). ``x-ground`` is for
+those who check the finished answer against its source."""
 
 COMBINATORS = frozenset(
     {
