@@ -1,10 +1,10 @@
-"""The command `gabarito`: serve, fetch, models, parse, trace, version.
+"""The command `gabarito`: serve, fetch, models, lint, parse, trace, version.
 
 Invariant: a user's mistake is one line on stderr and exit code 2 (a wrong setting or name) or 1
 (something that failed), never a traceback; results go to stdout, everything else to stderr.
 
 Read next: `server/run.py` for what `serve` does, `server/trace_cli.py` for `trace`,
-`server/parse_cli.py` for `parse`.
+`server/parse_cli.py` for `parse`, `server/lint_cli.py` for `lint`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from server import __version__
 from server.catalogue import CATALOGUE_FILE, Catalogue, CatalogueError, load_catalogue
 from server.fetch import cache_dir, is_verified, resolve_model
 from server.fetch_errors import FetchError
+from server.lint_cli import lint_command
 from server.parse_cli import parse_command
 from server.progress import terminal_progress
 from server.run import ServeError, run_server
@@ -181,6 +182,7 @@ def version() -> None:
     typer.echo(f"gabarito {__version__} (Python {python}, llama-cpp-python {bindings})")
 
 
+app.command("lint")(lint_command)
 app.command("parse")(parse_command)
 app.command("trace")(trace_command)
 
