@@ -4,6 +4,7 @@
     report.findings     what to look at: rule, severity, JSON pointer, message, advice
 
     places     the subschemas of a schema, and what values they take
+    measures   its figures
     rules      what goes wrong although every server takes the schema
     dialects   what OpenAI, Anthropic, Gemini, llama.cpp and vLLM make of it, from
                `config/dialects.toml`

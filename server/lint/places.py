@@ -200,3 +200,8 @@ def has_type(schema: Schema, root: Schema, wanted: str) -> bool:
         wanted in types(branch) and ("type" in branch or constants(branch) is not None)
         for branch in branches(schema, root)
     )
+
+
+def is_typed(schema: Schema) -> bool:
+    """Whether a schema says what it is: by type, alternatives, values or a reference."""
+    return any(key in schema for key in ("type", "anyOf", "enum", "const", "$ref"))

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from server.lint.dialects import Dialect, counts, enum_characters, is_typed
-from server.lint.places import Place, Schema, places
+from server.lint.dialects import Dialect
+from server.lint.measures import counts, enum_characters
+from server.lint.places import Place, Schema, is_typed, places
 
 
 def refusal(root: Schema, dialect: Dialect) -> str | None:

@@ -21,7 +21,8 @@ from grammar import (
     Vocabulary,
     compile_json_schema,
 )
-from server.lint.dialects import Dialect, counts, dialect_findings, tools_over_limit
+from server.lint.dialects import Dialect, dialect_findings, tools_over_limit
+from server.lint.measures import counts
 from server.lint.places import Schema, pointer
 from server.lint.rules import Finding, rule_findings
 
