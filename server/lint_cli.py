@@ -56,15 +56,12 @@ def lint_command(
 ) -> None:
     """Say what a schema invites a model to get wrong, what this server can't enforce in it, and
     what other servers would refuse or ignore."""
-    from server.lint import DIALECTS_FILE, DialectsError, lint_schema, lint_tools, load_dialects
+    from server.lint import DIALECTS_FILE, lint_schema, lint_tools, load_dialects
     from server.settings import load_settings
 
     if fail_on not in _SEVERITIES:
         raise _failure(f"--fail-on must be one of {', '.join(_SEVERITIES)}, not {fail_on!r}")
-    try:
-        known = load_dialects(load_settings(config).config_file(DIALECTS_FILE))
-    except DialectsError as error:
-        raise _failure(str(error)) from error
+    known = load_dialects(load_settings(config).config_file(DIALECTS_FILE))
     dialects = _chosen(known, targets)
     schema = _schema_of(_read(file))
     report = (

@@ -114,11 +114,12 @@ class EngineSettings(_Section):
 
 
 class GrammarSettings(_Section):
-    """How answers are constrained: white space, memory for compiled grammars, work per schema."""
+    """How answers are constrained: white space, memory and work for grammars, whose rules."""
 
     whitespace: Literal["fixed", "compact", "pretty", "adaptive", "flexible"] = "adaptive"
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
     budget: int | None = Field(default=None, ge=1)
+    profile: Literal["none", "openai"] = "none"
 
 
 class SamplingSettings(_Section):

@@ -61,7 +61,7 @@ def commands() -> dict[str, Any]:
 
 
 def test_the_commands() -> None:
-    assert set(commands()) == {"serve", "fetch", "models", "parse", "trace", "version"}
+    assert set(commands()) == {"serve", "fetch", "models", "lint", "parse", "trace", "version"}
 
 
 @pytest.mark.parametrize("name", ["serve", "fetch", "models", "parse", "trace", "version"])

@@ -38,11 +38,10 @@ def complements(document: Document, schema: Schema, pointer: str) -> Iterator[Sc
         NoComplementError: that can't be had exactly.
     """
     yield from _types(schema, pointer)
-    for listed in ([schema["const"]] if "const" in schema else [], schema.get("enum")):
-        if listed or (listed is not None and "enum" in schema and listed == schema["enum"]):
-            if any(isinstance(value, (list, dict)) for value in listed):
-                raise NoComplementError("arrays and objects are not told apart from a constant")
-            yield {NONE: list(listed)}
+    for listed in kw.listed(schema, pointer):
+        if any(isinstance(value, (list, dict)) for value in listed):
+            raise NoComplementError("arrays and objects are not told apart from a constant")
+        yield {NONE: list(listed)}
     yield from _strings(schema, pointer)
     yield from _numbers(schema, pointer)
     yield from _arrays(document, schema, pointer)

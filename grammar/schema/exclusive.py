@@ -72,9 +72,8 @@ def _plain_parts(document: Document, pointer: str) -> list[tuple[str, dict[str, 
 def _values(parts: list[tuple[str, dict[str, Any]]]) -> list[Any] | None:
     """The values that all ``enum`` and ``const`` share; None where nothing lists any."""
     common: dict[str, Any] | None = None
-    for _, schema in parts:
-        for listed in ([schema["const"]] if "const" in schema else None, schema.get("enum")):
-            if isinstance(listed, list):
-                keys = {key_of(value): value for value in listed}
-                common = keys if common is None else {k: common[k] for k in common.keys() & keys}
+    for pointer, schema in parts:
+        for listed in kw.listed(schema, pointer):
+            keys = {key_of(value): value for value in listed}
+            common = keys if common is None else {k: common[k] for k in common.keys() & keys}
     return None if common is None else list(common.values())

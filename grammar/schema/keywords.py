@@ -126,6 +126,16 @@ def names(schema: Mapping[str, Any], keyword: str, pointer: str) -> tuple[str, .
     return tuple(dict.fromkeys(value))
 
 
+def listed(schema: Mapping[str, Any], pointer: str) -> list[list[Any]]:
+    """The values of ``const`` (as one of one) and of ``enum``, of each that is there."""
+    found = [[schema["const"]]] if "const" in schema else []
+    if "enum" in schema:
+        if not isinstance(schema["enum"], list):
+            raise fault("enum", pointer, "must be a list of values")
+        found.append(schema["enum"])
+    return found
+
+
 def mapping(schema: Mapping[str, Any], keyword: str, pointer: str) -> Mapping[str, Any]:
     """An object; empty if absent."""
     value = schema.get(keyword, {})

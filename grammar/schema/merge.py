@@ -116,11 +116,8 @@ class Merger:
             schema = self.document.schema(pointer)
             assert isinstance(schema, dict)
             schemas.append((pointer, schema))
-            if "enum" in schema and not isinstance(schema["enum"], list):
-                raise kw.fault("enum", pointer, "must be a list of values")
         for pointer, schema in schemas:
-            if "const" in schema or "enum" in schema:
-                listed = [schema["const"]] if "const" in schema else schema["enum"]
+            for listed in kw.listed(schema, pointer):
                 return self._constants(alternative, listed, pointer)
         types, integer = self._types(schemas)
         result: list[Spec] = []

@@ -136,10 +136,9 @@ class Evaluator:
         types = kw.types(schema, pointer)
         if types is not None and not types & type_of(value):
             return False
-        if "const" in schema and not equal(schema["const"], value):
-            return False
-        if "enum" in schema and not any(equal(v, value) for v in schema["enum"]):
-            return False
+        for listed in kw.listed(schema, pointer):
+            if not any(equal(each, value) for each in listed):
+                return False
         if any(equal(v, value) for v in schema.get(NONE, ())):
             return False
         if isinstance(value, str):

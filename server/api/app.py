@@ -21,7 +21,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
-from server.api import chat, completions, misc
+from server.api import chat, completions, misc, schemas
 from server.api.docs import DESCRIPTION, add_request_bodies, json_body
 from server.api.errors import to_api_error
 from server.api.middleware import HEADER, ErrorNet, RequestId
@@ -107,6 +107,18 @@ def _add_own_routes(app: FastAPI, runtime: Runtime) -> None:
     async def ready() -> Response:
         """Whether the model is loaded (503 until then)."""
         return await misc.ready(runtime)
+
+    @app.post("/v1/schemas/lint", tags=["Schemas"], openapi_extra=json_body(schemas.LintRequest))
+    async def lint(request: Request) -> Response:
+        """What a schema invites a model to get wrong, and what other servers make of it."""
+        return await schemas.lint(request, runtime)
+
+    @app.post(
+        "/v1/schemas/compile", tags=["Schemas"], openapi_extra=json_body(schemas.CompileRequest)
+    )
+    async def compile_schema(request: Request) -> Response:
+        """Make a schema's grammar now; its hash may stand for it in later requests."""
+        return await schemas.compile_schema(request, runtime)
 
     @app.post("/tokenize", tags=["Server"], openapi_extra=json_body(TokenizeRequest))
     async def tokenize(request: Request) -> Response:

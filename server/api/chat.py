@@ -28,6 +28,7 @@ from server.api.answering import respond
 from server.api.errors import to_api_error
 from server.api.extension import Extension
 from server.api.models import ChatCompletionRequest, Message
+from server.api.profiles import require_profile
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
@@ -99,7 +100,10 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     count = max_choices(wanted.n, served)
     sampling = sampling_of(wanted, served)
     template = served.template_named(wanted.response_template)
-    answer_format = await served.formats.compile(wanted.wanted_format)
+    asked = wanted.wanted_format
+    asked = None if asked is None else served.formats.resolved(asked)
+    require_profile(wanted, asked, served.dialects, default=served.settings.grammar.profile)
+    answer_format = await served.formats.compile(asked)
     prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
     requests = [

@@ -20,6 +20,7 @@ from server.api.models import (
     DetokenizeRequest,
     TokenizeRequest,
 )
+from server.api.schemas import CompileRequest, LintRequest
 
 DESCRIPTION = """\
 OpenAI-compatible inference for a local GGUF model whose answers fit the shape they were asked for.
@@ -29,7 +30,14 @@ Every answer carries `x-request-id`. Errors come in OpenAI's envelope:
 accepted without effect, or refused with a 400 that names it.
 """
 
-_MODELS = (ChatCompletionRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest)
+_MODELS = (
+    ChatCompletionRequest,
+    CompletionRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+    LintRequest,
+    CompileRequest,
+)
 _REF = "#/components/schemas/{model}"
 
 

@@ -51,6 +51,19 @@ class JsonSchema(RequestModel):
         description="true: a keyword that can't be enforced is an error that names it. "
         "false or null: the rest is enforced, and the answer lists what was not.",
     )
+    hash: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="Instead of `schema`: the name that /v1/schemas/compile gave it. An extension.",
+    )
+
+    @model_validator(mode="after")
+    def _schema_or_hash(self) -> Self:
+        if self.hash is not None and self.schema_ is not None:
+            raise refuse(
+                "invalid_value", "Give either 'schema' or 'hash': the hash names a schema.", "hash"
+            )
+        return self
 
 
 class JsonSchemaFormat(RequestModel):

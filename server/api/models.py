@@ -224,6 +224,11 @@ class ChatCompletionRequest(SampledRequest):
         description="Read the answer by this one of the server's response templates instead of the "
         "model's own: the name of a family, such as `qwen3`, or `plain`. An extension.",
     )
+    profile: Literal["none", "openai"] | None = Field(
+        default=None,
+        description="openai: refuse what the hosted API would refuse in the shape of the answer, "
+        "with the same 400. Default: the server's setting. An extension.",
+    )
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         Field(default=None, description="Passed on to the chat template as a variable.")
     )

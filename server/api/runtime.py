@@ -29,6 +29,7 @@ from server.catalogue import served_name
 from server.engine.engine import Engine
 from server.engine.loading import load_engine
 from server.fetch import cache_dir, resolve_model
+from server.lint import DIALECTS_FILE, Dialect, load_dialects
 from server.prompt import ChatTemplate
 from server.settings import Settings
 from server.templates import (
@@ -68,6 +69,7 @@ class Served:
     """One loaded model, as the handlers need it.
 
     response_templates  those of the configuration, by name; a request may ask for one of them
+    dialects     what is known of other servers' JSON Schema, by name
     fingerprint  `system_fingerprint` of the answers: changes with the model
     created      seconds since the epoch
     """
@@ -78,6 +80,7 @@ class Served:
     response_template: ResponseTemplate
     response_templates: Mapping[str, ResponseTemplate]
     formats: FormatCompiler
+    dialects: Mapping[str, Dialect]
     settings: Settings
     fingerprint: str
     created: int
@@ -119,15 +122,21 @@ class Served:
 def local_runtime(settings: Settings, engine: Engine | None = None) -> Runtime:
     """A runtime for `engine`, or else for the model of the settings."""
 
+    dialects = load_dialects(settings.config_file(DIALECTS_FILE))
+
     def load() -> Served:
         name = served_name(settings)
         if engine is not None:
-            return serve_engine(name, engine, settings)
-        served = serve_engine(name, _load_engine(settings), settings)
+            return serve_engine(name, engine, settings, dialects)
+        served = serve_engine(name, _load_engine(settings), settings, dialects)
         _settle(served)
         return served
 
-    return Runtime(load, max_body_bytes=settings.server.max_body_bytes)
+    return Runtime(
+        load,
+        max_body_bytes=settings.server.max_body_bytes,
+        dialects=dialects,
+    )
 
 
 def _load_engine(settings: Settings) -> Engine:
@@ -149,7 +158,9 @@ def _settle(served: Served) -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def serve_engine(name: str, engine: Engine, settings: Settings) -> Served:
+def serve_engine(
+    name: str, engine: Engine, settings: Settings, dialects: Mapping[str, Dialect]
+) -> Served:
     """Make everything that is made once for a loaded engine.
 
     Raises:
@@ -170,6 +181,7 @@ def serve_engine(name: str, engine: Engine, settings: Settings) -> Served:
             file.name: without_tool_calls(file.template) for file in template_files(settings)
         },
         formats=FormatCompiler(cache, engine.vocabulary, settings.grammar.whitespace),
+        dialects=dialects,
         settings=settings,
         fingerprint="fp_"
         + hashlib.sha256(
@@ -182,9 +194,19 @@ def serve_engine(name: str, engine: Engine, settings: Settings) -> Served:
 class Runtime:
     """Holds the state, and the `Served` once there is one. Safe to use from any thread."""
 
-    def __init__(self, load: Callable[[], Served], *, max_body_bytes: int) -> None:
-        """`load` does the work; it is called once, by `start()`."""
+    def __init__(
+        self,
+        load: Callable[[], Served],
+        *,
+        max_body_bytes: int,
+        dialects: Mapping[str, Dialect] | None = None,
+    ) -> None:
+        """`load` does the work; it is called once, by `start()`.
+
+        `dialects`: what is known of other servers' JSON Schema, by name; needs no model.
+        """
         self.max_body_bytes = max_body_bytes
+        self.dialects = dict(dialects or {})
         self._load = load
         self._lock = threading.Lock()
         self._state = State.LOADING

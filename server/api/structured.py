@@ -8,8 +8,9 @@ Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` f
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from grammar import CacheResult, Grammar, GrammarCache, GrammarError, SchemaBudgetError, Vocabulary
-from server.api.errors import issue_dict, to_api_error
+from server.api.errors import ApiError, issue_dict, to_api_error
 from server.api.formats import (
     AnyFormat,
     ChoiceFormat,
@@ -31,6 +32,9 @@ from server.api.formats import (
 
 #: How many grammars are compiled at a time; the rest wait without holding a worker thread.
 _COMPILERS = 2
+
+#: How many compiled schemas can be asked for by their hash; the least recently used one goes.
+_KEPT = 1024
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -67,6 +71,7 @@ class FormatCompiler:
         self._vocabulary = vocabulary
         self._whitespace = whitespace
         self._limiter: anyio.CapacityLimiter | None = None
+        self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
 
     async def compile(self, wanted: Wanted | None) -> AnswerFormat:
         """The grammar of what a request wants.
@@ -77,16 +82,9 @@ class FormatCompiler:
         """
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
+        wanted = self.resolved(wanted)
         asked = wanted.format
-        name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
-        shown = name if wanted.field == "response_format" else None
-        try:
-            result = await self._run(partial(self._get, asked))
-        except GrammarError as error:
-            raise to_api_error(error, schema_name=shown, field=wanted.field) from error
-        except RecursionError as error:
-            too_deep = SchemaBudgetError("it is nested too deeply")
-            raise to_api_error(too_deep, schema_name=shown, field=wanted.field) from error
+        result = await self._compiled(wanted)
         return AnswerFormat(
             grammar=result.grammar,
             compile_ms=result.compile_ms,
@@ -94,6 +92,82 @@ class FormatCompiler:
             report=_report(result.grammar) if isinstance(asked, JsonSchemaFormat) else None,
             is_json=isinstance(asked, JsonObjectFormat | JsonSchemaFormat),
         )
+
+    async def keep(self, wanted: Wanted) -> dict[str, Any]:
+        """Compile a schema, fill in its first mask, and remember it under its hash.
+
+        Returns:
+            hash, what is enforced (`schema`), `bounds`, `size_bytes`, `states` (met so far; they
+            are made as answers need them), `compile_ms` and whether it was `cached`.
+
+        Raises:
+            ApiError: as `compile`.
+        """
+        asked = wanted.format
+        assert isinstance(asked, JsonSchemaFormat)
+        result = await self._compiled(wanted)
+        matcher = result.grammar.start()
+        await anyio.to_thread.run_sync(matcher.mask, abandon_on_cancel=True)
+        self._kept[result.key] = asked
+        self._kept.move_to_end(result.key)
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return {
+            "hash": result.key,
+            "schema": _report(result.grammar),
+            "bounds": list(result.grammar.report.bounds),
+            "size_bytes": result.grammar.memory_bytes(),
+            "states": result.grammar.states,
+            "compile_ms": round(result.compile_ms, 3),
+            "cached": result.hit,
+        }
+
+    def resolved(self, wanted: Wanted) -> Wanted:
+        """The same with the schema itself where it was asked for by its hash.
+
+        Raises:
+            ApiError: 400, there is no such schema (any more), or it was compiled with another
+                `strict`.
+        """
+        asked = wanted.format
+        if not isinstance(asked, JsonSchemaFormat) or asked.json_schema.hash is None:
+            return wanted
+        spec = asked.json_schema
+        kept = self._kept.get(spec.hash or "")
+        if kept is None:
+            raise ApiError(
+                400,
+                "There is no compiled schema of this hash here (any more); send the schema itself, "
+                "or to /v1/schemas/compile first.",
+                param=f"{wanted.field}.json_schema.hash",
+                code="unknown_schema",
+            )
+        if spec.strict is not None and spec.strict != kept.json_schema.strict:
+            was = str(bool(kept.json_schema.strict)).lower()
+            raise ApiError(
+                400,
+                f"The schema of this hash was compiled with strict {was}; leave 'strict' out.",
+                param=f"{wanted.field}.json_schema.strict",
+                code="invalid_value",
+            )
+        assert spec.hash is not None
+        self._kept.move_to_end(spec.hash)
+        schema = kept.json_schema.model_copy(
+            update={"name": spec.name, "description": spec.description}
+        )
+        return replace(wanted, format=asked.model_copy(update={"json_schema": schema}))
+
+    async def _compiled(self, wanted: Wanted) -> CacheResult:
+        asked = wanted.format
+        name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
+        shown = name if wanted.field == "response_format" else None
+        try:
+            return await self._run(partial(self._get, asked))
+        except GrammarError as error:
+            raise to_api_error(error, schema_name=shown, field=wanted.field) from error
+        except RecursionError as error:
+            too_deep = SchemaBudgetError("it is nested too deeply")
+            raise to_api_error(too_deep, schema_name=shown, field=wanted.field) from error
 
     def warm_up(self) -> None:
         """Build what every grammar of this vocabulary shares (its byte trie, the string masks)."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from server.lint.measures import counts, enum_characters, is_recursive
 from server.lint.places import Place, Schema, is_typed, places
 from server.lint.rules import Finding
+from server.settings import SettingsError
 
 DIALECTS_FILE = "dialects.toml"
 
@@ -30,8 +31,8 @@ _ADVICE: Mapping[Effect, str] = {
 }
 
 
-class DialectsError(Exception):
-    """The file of dialects can't be used: where and why."""
+class DialectsError(SettingsError):
+    """The file of dialects can't be used: `file`, `key` and what was wrong with it."""
 
 
 class _Facts(BaseModel):
@@ -117,15 +118,15 @@ def load_dialects(file: Path) -> dict[str, Dialect]:
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DialectsError(f"{file}: can't be read: {error.strerror}") from None
+        raise DialectsError(str(file), "", f"can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DialectsError(f"{file}: {error}") from None
+        raise DialectsError(str(file), "", f"not valid TOML: {error}") from None
     found = {}
     for name, table in data.items():
         try:
             found[name] = Dialect.model_validate({"name": name, **table})
         except (ValidationError, TypeError) as error:
-            raise DialectsError(f"{file}: [{name}]: {error}") from None
+            raise DialectsError(str(file), f"[{name}]", str(error)) from None
     return found
 
 

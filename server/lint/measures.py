@@ -37,7 +37,8 @@ def counts(root: Schema) -> Counts:
         properties = schema.get("properties")
         if isinstance(properties, dict):
             required = schema.get("required")
-            names = set(required) if isinstance(required, list) else set()
+            given = required if isinstance(required, list) else []
+            names = {name for name in given if isinstance(name, str)}
             total["properties"] += len(properties)
             total["optional"] += sum(name not in names for name in properties)
             total["characters"] += sum(map(len, properties))

@@ -151,7 +151,12 @@ def branches(schema: Schema, root: Schema) -> list[Schema]:
 def types(schema: Schema) -> frozenset[str]:
     """The JSON types that one alternative allows; all of them where it doesn't say."""
     named = schema.get("type")
-    allowed = frozenset([named] if isinstance(named, str) else named or TYPES) & frozenset(TYPES)
+    if isinstance(named, str):
+        allowed = frozenset({named} & set(TYPES))
+    elif isinstance(named, list):
+        allowed = frozenset(kind for kind in TYPES if kind in named)
+    else:
+        allowed = frozenset(TYPES)
     values = constants(schema)
     if values is not None:
         allowed &= frozenset(map(type_of, values)) | (

@@ -42,7 +42,7 @@ MANY_VALUES = 100
 #: Keywords under which a schema says what is *not* to be generated, or what only conditions ask.
 _NOT_GENERATED = frozenset({"not", "if", "contains", "propertyNames"})
 
-_BOUNDED_FORMATS = frozenset({"date", "time", "date-time", "uuid", "ipv4", "ipv6", "duration"})
+_BOUNDED_FORMATS = ("date", "time", "date-time", "uuid", "ipv4", "ipv6", "duration")
 _REPEATS = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+]|\{\d+,\})")
 
 
