@@ -32,6 +32,7 @@ class Gabarito:
     """The adapter; one instance a process, schemas one after another."""
 
     whitespace = "flexible"
+    key_order = "schema"
 
     def __init__(self, tok: Tokenizer) -> None:
         self.tok = tok
@@ -53,7 +54,9 @@ class Gabarito:
     def compile(self, schema: dict[str, Any] | bool) -> None:
         """Compile strictly: a keyword that can't be enforced is a refusal."""
         self.matcher = None
-        self.grammar = compile_json_schema(schema, self.vocabulary, whitespace=self.whitespace)
+        self.grammar = compile_json_schema(
+            schema, self.vocabulary, whitespace=self.whitespace, key_order=self.key_order
+        )
 
     def reset(self) -> None:
         """Begin a new text."""
@@ -79,3 +82,9 @@ class Gabarito:
         """Whether the text may end here."""
         assert self.matcher is not None
         return self.matcher.is_accepting()
+
+
+class GabaritoFreeOrder(Gabarito):
+    """The same with keys in any order, which some of the instances need."""
+
+    key_order = "free"

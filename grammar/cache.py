@@ -23,7 +23,7 @@ from grammar.matcher import Grammar
 from grammar.schema.compile import Budget, compile_json_schema
 from grammar.vocabulary import Vocabulary
 
-COMPILER_VERSION = 2
+COMPILER_VERSION = 3
 DEFAULT_MAX_BYTES = 256 << 20
 
 
@@ -49,10 +49,16 @@ class CacheStats:
 
 
 def schema_key(
-    schema: dict[str, Any] | bool, vocabulary: Vocabulary, *, strict: bool, whitespace: str
+    schema: dict[str, Any] | bool,
+    vocabulary: Vocabulary,
+    *,
+    strict: bool,
+    whitespace: str,
+    key_order: str = "schema",
 ) -> str:
     """The key under which a schema's grammar is kept: SHA-256 in hex."""
-    return _key("json_schema", schema, vocabulary, {"strict": strict, "whitespace": whitespace})
+    options = {"strict": strict, "whitespace": whitespace, "key_order": key_order}
+    return _key("json_schema", schema, vocabulary, options)
 
 
 def _key(kind: str, source: Any, vocabulary: Vocabulary, options: dict[str, Any]) -> str:
@@ -94,17 +100,21 @@ class GrammarCache:
         *,
         strict: bool = True,
         whitespace: str = "adaptive",
+        key_order: str = "schema",
     ) -> CacheResult:
         """The grammar of a schema, compiled if it is not there.
 
         Raises:
             SchemaError: as ``compile_json_schema``.
         """
+        options: dict[str, Any] = {
+            "strict": strict,
+            "whitespace": whitespace,
+            "key_order": key_order,
+        }
         return self._get(
-            schema_key(schema, vocabulary, strict=strict, whitespace=whitespace),
-            lambda: compile_json_schema(
-                schema, vocabulary, strict=strict, whitespace=whitespace, budget=self._budget
-            ),
+            schema_key(schema, vocabulary, **options),
+            lambda: compile_json_schema(schema, vocabulary, budget=self._budget, **options),
         )
 
     def get_regex(self, pattern: str, vocabulary: Vocabulary) -> CacheResult:

@@ -1,5 +1,7 @@
 """Objects: declared properties in order, then undeclared keys, counted where that is asked for.
 
+Objects whose keys come in any order are ``any_order.py``.
+
 In every style but ``flexible`` the gaps are known texts, so punctuation, gaps and the quotes and
 colons of keys are fused into single terminals (``,\\n  "name": ``): fewer states, and long forced
 runs. ``flexible`` spells the same out with gap terminals between.
@@ -15,9 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from grammar.automaton import Outcome
+from grammar.automaton import Automaton, Outcome
 from grammar.content import Content
 from grammar.nodes import Closure, Context, Node, Place, Stack
+from grammar.workspace import Workspace
 
 # Phases of a frame's place, and what follows the phase there.
 VALUE_DONE = "value done"  # a Progress
@@ -43,8 +46,9 @@ class Extra:
 
 
 class Progress(NamedTuple):
-    """Declared properties before ``done`` are done or skipped; ``keys`` keys were written (0 if
-    nobody counts); ``seen`` are the undeclared ones; ``vague``: one of unknown text was there."""
+    """Declared properties before ``done`` are done or skipped (in any order: those whose bits are
+    set in it); ``keys`` keys were written (0 if nobody counts); ``seen`` are the undeclared ones;
+    ``vague``: one of unknown text was there."""
 
     done: int
     keys: int
@@ -108,16 +112,20 @@ class ObjectNode(Node):
 
     def _may_close(self, at: Progress) -> bool:
         return (
-            self.until[at.done] == len(self.names)
+            not self._owed(at)
             and at.keys >= self.least
             and (at.witnessed or not self.needs_witness)
         )
+
+    def _owed(self, at: Progress) -> int:
+        """How many required properties are still to come."""
+        return self.needed[at.done]
 
     def _slack(self, at: Progress) -> int:
         """How many keys may come that are not required (1 stands for any number)."""
         if self.most is None:
             return 1
-        owed = self.needed[at.done] + (self.needs_witness and not at.witnessed)
+        owed = self._owed(at) + (self.needs_witness and not at.witnessed)
         return self.most - at.keys - owed
 
     def _declared(self, at: Progress) -> tuple[int, int]:
@@ -132,17 +140,42 @@ class ObjectNode(Node):
 
     def _extra(self, at: Progress) -> list[int]:
         """The classes of undeclared keys of which one may come next."""
-        if self.until[at.done] != len(self.names):
+        if not self._extras_fit(at):
             return []
         slack = self._slack(at)
         owed = self.needs_witness and not at.witnessed
         return [i for i, e in enumerate(self.extras) if slack > 0 or (owed and e.witness)]
 
-    def _then(self, at: Progress, index: int, **changes: object) -> Progress:
+    def _then(self, at: Progress, done: int, **changes: object) -> Progress:
         count = at.keys + 1 if self._counts else 0
         if self.most is None:
             count = min(count, self.least)
-        return at._replace(done=index, keys=count, **changes)  # type: ignore[arg-type]
+        return at._replace(done=done, keys=count, **changes)  # type: ignore[arg-type]
+
+    # -- what ``any_order.py`` does in another way ----------------------------------------------
+
+    def _declared_next(self, at: Progress) -> bool:
+        """Whether a declared property may come next."""
+        low, high = self._declared(at)
+        return low <= high
+
+    def _key(
+        self, workspace: Workspace, at: Progress, opening: bytes, closing: bytes
+    ) -> tuple[Automaton, int]:
+        """The terminal of the next declared key, which exists; its label is the property."""
+        words = workspace.words(workspace.trie(self.names), opening, closing)
+        return words, words.start(*self._declared(at))
+
+    def _extras_fit(self, at: Progress) -> bool:
+        """Whether undeclared keys may come yet."""
+        return not self._owed(at)
+
+    def _after_key(self, at: Progress, index: int) -> Progress:
+        return self._then(at, index + 1)
+
+    def _done_at_extra(self, at: Progress) -> int:
+        """``done`` once an undeclared key was begun: the declared ones are over."""
+        return len(self.names)
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -161,11 +194,9 @@ class ObjectNode(Node):
         workspace = context.workspace
         opening = before + b'"'
         closing = b'"' if stack.style.flexible else b'":' + stack.style.colon
-        low, high = self._declared(at)
-        if low <= high:
-            words = workspace.words(workspace.trie(self.names), opening, closing)
+        if self._declared_next(at):
             after = context.push(self, (KEY_DONE, at), stack)
-            context.leaf(words, words.start(low, high), after, out)
+            context.leaf(*self._key(workspace, at, opening, closing), after, out)
         for i in self._extra(at):
             content = workspace.excluding(self.extras[i].content, at.seen)
             strings = workspace.keys(opening, closing)
@@ -182,7 +213,7 @@ class ObjectNode(Node):
             self._after_value(context, place[1], stack, out)
         elif phase == KEY_DONE:
             assert isinstance(label, int)
-            at = self._then(place[1], label + 1)
+            at = self._after_key(place[1], label)
             self._value(context, at, self.values[label], stack, out)
         elif phase == EXTRA_KEY_DONE:
             self._after_extra(context, place[1], place[2], stack, label, out)
@@ -196,7 +227,7 @@ class ObjectNode(Node):
         known = isinstance(label, str)
         at = self._then(
             at,
-            len(self.names),
+            self._done_at_extra(at),
             witnessed=at.witnessed or (self.needs_witness and extra.witness),
             seen=at.seen | {label} if known else at.seen,
             vague=not known,
@@ -231,8 +262,7 @@ class ObjectNode(Node):
         elif phase == BEFORE_NEXT:
             if self._may_close(what):
                 context.text(b"}", stack, out)
-            low, high = self._declared(what)
-            if low <= high or self._extra(what):
+            if self._declared_next(what) or self._extra(what):
                 context.text(b",", context.push(self, (AFTER_COMMA, what, False), stack), out)
         elif phase == AFTER_COMMA:
             if rest[0]:

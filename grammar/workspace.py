@@ -90,7 +90,8 @@ class Workspace:
             self._mask_bytes += found.nbytes + 300 + 8 * len(parts)
         return found
 
-    def _intern(self, key: Hashable, make: Callable[[], A]) -> A:
+    def shared(self, key: Hashable, make: Callable[[], A]) -> A:
+        """The terminal of a key (which tells its class), made if it is not there."""
         found = self._automata.get(key)
         if found is None:
             found = self._automata[key] = make()
@@ -123,7 +124,7 @@ class Workspace:
     def words(self, trie: WordTrie, opening: bytes = b"", closing: bytes = b"") -> Words:
         """``opening`` + a word of the trie + ``closing``. The trie must come from ``trie()``."""
         key = (id(trie), opening, closing)
-        return self._intern(key, lambda: Words(trie, opening, closing))
+        return self.shared(key, lambda: Words(trie, opening, closing))
 
     def literal(self, text: bytes) -> Words:
         """One fixed byte string."""
@@ -131,7 +132,7 @@ class Workspace:
 
     def keys(self, opening: bytes, closing: bytes) -> KeyStrings:
         """Undeclared keys between ``opening`` and ``closing``, told apart by their text."""
-        return self._intern(
+        return self.shared(
             ("keys", opening, closing),
             lambda: KeyStrings(self.builder, self.longest_token, opening, closing),
         )
@@ -159,19 +160,19 @@ class Workspace:
 
     def text(self, *, last: bool) -> PlainText:
         """Plain text; ``last``: nothing can follow it."""
-        return self._intern(
+        return self.shared(
             ("text", last), lambda: PlainText(self.builder, self.longest_token, last=last)
         )
 
     def token(self, ids: frozenset[int], *, but: bool) -> OneToken:
         """One of some tokens as a whole, or (``but``) any token except those."""
-        return self._intern(
+        return self.shared(
             ("token", ids, but), lambda: OneToken(ids, but=but, size=self._vocabulary_size)
         )
 
     def strings(self, opening: bytes = b'"', closing: bytes = b'"') -> JsonStrings:
         """JSON strings between ``opening`` and ``closing``, which hold the quotes."""
-        return self._intern(
+        return self.shared(
             ("strings", opening, closing),
             lambda: JsonStrings(self.builder, self.longest_token, opening, closing),
         )

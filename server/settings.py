@@ -36,6 +36,7 @@ ENV_SHORT: Mapping[str, tuple[str, str]] = {
     "GABARITO_SLOTS": ("engine", "n_seq"),
     "GABARITO_THREADS": ("engine", "n_threads"),
     "GABARITO_WHITESPACE": ("grammar", "whitespace"),
+    "GABARITO_KEY_ORDER": ("grammar", "key_order"),
 }
 
 #: `GABARITO_*` variables that are not settings: where the settings are, the test suite's own, and
@@ -114,9 +115,10 @@ class EngineSettings(_Section):
 
 
 class GrammarSettings(_Section):
-    """How answers are constrained: white space, memory and work for grammars, whose rules."""
+    """How answers are constrained: white space, order of keys, memory and work, whose rules."""
 
     whitespace: Literal["fixed", "compact", "pretty", "adaptive", "flexible"] = "adaptive"
+    key_order: Literal["schema", "free"] = "schema"
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
     budget: int | None = Field(default=None, ge=1)
     profile: Literal["none", "openai"] = "none"

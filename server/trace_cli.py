@@ -157,7 +157,10 @@ def _compile(schema: object, engine: LocalEngine, settings: Settings) -> Grammar
         raise typer.BadParameter("a JSON Schema is an object, true or false")
     try:
         return compile_json_schema(
-            schema, engine.vocabulary, whitespace=settings.grammar.whitespace
+            schema,
+            engine.vocabulary,
+            whitespace=settings.grammar.whitespace,
+            key_order=settings.grammar.key_order,
         )
     except SchemaError as error:
         raise _failure(error, 2) from error

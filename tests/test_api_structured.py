@@ -12,6 +12,7 @@ import pytest
 from server.api.app import create_app
 from server.engine.engine import LocalEngine
 from server.engine.toy import ToyModel
+from server.settings import Settings
 from tests.api_support import chat, client_of, events_of, settings
 
 PERSON = {
@@ -92,6 +93,42 @@ async def test_the_order_of_keys_is_the_schemas_own(client: httpx.AsyncClient) -
     turned = {**PERSON, "properties": dict(reversed(list(PERSON["properties"].items())))}  # type: ignore[attr-defined]
     answer = await ask(client, response_format=schema_format(turned), max_tokens=60)
     assert answer["choices"][0]["message"]["content"].startswith('{"age"')
+
+
+async def test_the_order_of_keys_can_be_the_models(client: httpx.AsyncClient) -> None:
+    turned = {**PERSON, "properties": dict(reversed(list(PERSON["properties"].items())))}  # type: ignore[attr-defined]
+    asked = schema_format(turned)
+    asked["json_schema"]["key_order"] = "free"
+    answer = await ask(client, response_format=asked, max_tokens=60)
+    assert json.loads(answer["choices"][0]["message"]["content"]) == {"name": "Ada", "age": 41}
+    assert answer["choices"][0]["message"]["content"].startswith('{"name"')
+    asked["json_schema"]["key_order"] = "schema"
+    answer = await ask(client, response_format=asked, max_tokens=60)
+    assert answer["choices"][0]["message"]["content"].startswith('{"age"')
+    asked["json_schema"]["key_order"] = "sorted"
+    response = await client.post("/v1/chat/completions", json=chat(response_format=asked))
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == "response_format.json_schema.key_order"
+    assert "'schema' or 'free'" in error["message"]
+
+
+async def test_the_server_can_be_set_to_free_key_order() -> None:
+    engine = LocalEngine(ToyModel.from_spec(SPEC))
+    turned = {**PERSON, "properties": dict(reversed(list(PERSON["properties"].items())))}  # type: ignore[attr-defined]
+    try:
+        app = create_app(
+            Settings.model_validate({**settings().model_dump(), "grammar": {"key_order": "free"}}),
+            engine=engine,
+        )
+        async with client_of(app) as client:
+            for asked, first in ((None, '{"name"'), ("schema", '{"age"')):
+                wanted = schema_format(turned)
+                wanted["json_schema"]["key_order"] = asked
+                answer = await ask(client, response_format=wanted, max_tokens=60)
+                assert answer["choices"][0]["message"]["content"].startswith(first)
+    finally:
+        engine.close()
 
 
 async def test_a_stream_of_a_structured_answer(client: httpx.AsyncClient) -> None:

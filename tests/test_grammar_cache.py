@@ -39,9 +39,10 @@ def test_the_key_names_everything_that_matters() -> None:
         key(reordered),
         key(strict=False),
         key(whitespace="compact"),
+        key(key_order="free"),
         key(vocabulary=other),
     }
-    assert len(keys) == 5
+    assert len(keys) == 6
     assert key(dict(SCHEMA)) in keys
 
 

@@ -537,3 +537,20 @@ def test_a_token_with_two_keys() -> None:
         assert {t for t in ids_of(matcher.mask()) if t >= 256} == legal, key
         for token in range(256, 261):
             assert matcher.is_allowed(token) == (token in legal)
+
+
+def test_keywords_that_the_schemas_own_draft_does_not_know_are_ignored() -> None:
+    rule = {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "properties": {"a": {}}}
+    old = compiled({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", **rule})
+    assert accepts(old, '{"a": 1}')
+    assert "if at (root) is no keyword of draft-04: ignored" in old.report.bounds
+    for dialect in ("http://json-schema.org/draft-07/schema#", "https://example.org/my-own"):
+        new = compiled({"$schema": dialect, "type": "object", **rule})
+        assert not accepts(new, '{"a": 1}')
+        assert accepts(new, '{"a": 1, "b": 1}')
+    late = {"prefixItems": [{"const": 1}], "type": "array", "minItems": 1}
+    seventh = {"$schema": "http://json-schema.org/draft-07/schema#", **late}
+    assert accepts(compiled(seventh), "[2]")
+    assert not accepts(
+        compiled({"items": {"$id": "http://json-schema.org/draft-07/", **late}}), "[[2]]"
+    )

@@ -22,6 +22,7 @@ from grammar import (
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )
+from grammar.objects import ObjectNode
 from tests.grammar_support import accepts, compiled, feed
 
 # Where a language is narrower than the suite by a stated bound: the digits of numbers, formats
@@ -39,81 +40,60 @@ def lines(path: Path) -> Iterator[Any]:
     yield from (json.loads(line) for line in text.splitlines() if line.strip())
 
 
-def in_some_order(matcher: Matcher, value: Any, fuel: list[int]) -> Iterator[Matcher]:
-    """Matchers after the value in compact form, for every order of object keys that is legal."""
+def in_schema_order(matcher: Matcher, value: Any, fuel: list[int]) -> Iterator[Matcher]:
+    """Matchers after the value in compact form, the keys of each object put into an order that one
+    of the grammar's objects at that place has."""
     fuel[0] -= 1
     if fuel[0] < 0:
         return
     if isinstance(value, dict):
-        yield from _object(matcher, value, "{", fuel)
+        after = matcher.copy()
+        if feed(after, "{"):
+            for order in orders(after):
+                names = sorted(value, key=lambda name: order.get(name, len(order)))
+                members = [(json.dumps(n, ensure_ascii=False) + ":", value[n]) for n in names]
+                yield from _members(after, members, "}", fuel)
     elif isinstance(value, list):
-        yield from _array(matcher, value, "[", fuel)
+        after = matcher.copy()
+        if feed(after, "["):
+            yield from _members(after, [("", item) for item in value], "]", fuel)
     else:
         after = matcher.copy()
         if feed(after, json.dumps(value, ensure_ascii=False)):
             yield after
 
 
-def _object(matcher: Matcher, left: dict[str, Any], before: str, fuel: list[int]) -> Iterator[Any]:
-    if not left:
-        after = matcher.copy()
-        if feed(after, "{}" if before == "{" else "}"):
-            yield after
-        return
-    for name in left:
-        after = matcher.copy()
-        if feed(after, before + json.dumps(name, ensure_ascii=False) + ":"):
-            rest = {k: v for k, v in left.items() if k != name}
-            for done in in_some_order(after, left[name], fuel):
-                yield from _object(done, rest, ",", fuel)
-
-
-def _array(matcher: Matcher, left: list[Any], before: str, fuel: list[int]) -> Iterator[Any]:
+def _members(
+    matcher: Matcher, left: list[tuple[str, Any]], before: str, fuel: list[int]
+) -> Iterator[Matcher]:
+    """After members (a text, then a value) and the bracket ``before``, with commas between."""
     after = matcher.copy()
     if not left:
-        if feed(after, "[]" if before == "[" else "]"):
+        if feed(after, before):
             yield after
-    elif feed(after, before):
-        for done in in_some_order(after, left[0], fuel):
-            yield from _array(done, left[1:], ",", fuel)
+    elif feed(after, left[0][0]):
+        for done in in_schema_order(after, left[0][1], fuel):
+            if len(left) == 1 or feed(done, ","):
+                yield from _members(done, left[1:], before, fuel)
 
 
-def declared_order(schema: Any) -> dict[str, int]:
-    """Every property name, in the order in which the schema's text declares it first."""
-    names: dict[str, int] = {}
-
-    def visit(value: Any) -> None:
-        if isinstance(value, dict):
-            for name in value.get("properties", {}):
-                names.setdefault(name, len(names))
-        for child in value.values() if isinstance(value, dict) else value:
-            if isinstance(child, (dict, list)):
-                visit(child)
-
-    if isinstance(schema, dict):
-        visit(schema)
-    return names
+def orders(matcher: Matcher) -> list[dict[str, int]]:
+    """The different orders of names that the objects have which have just been opened."""
+    found: dict[tuple[bytes, ...], None] = {}
+    for _, _, stack in matcher._path[-1].leaves:
+        if isinstance(stack.node, ObjectNode):
+            found[stack.node.names] = None
+    return [{json.loads(b'"' + name + b'"'): i for i, name in enumerate(names)} for names in found]
 
 
-def reordered(value: Any, order: dict[str, int]) -> Any:
-    if isinstance(value, dict):
-        names = sorted(value, key=lambda name: order.get(name, len(order)))
-        return {name: reordered(value[name], order) for name in names}
-    return [reordered(v, order) for v in value] if isinstance(value, list) else value
-
-
-def accepted(grammar: Any, value: Any, schema: Any) -> bool:
-    """As it stands, in the order of the schema's text, or in some order of its keys."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def accepted(grammar: Any, value: Any) -> bool:
+    """As it stands, or in the order that the schema gives its keys."""
+    if accepted_as_is(grammar, value):
+        return True
     try:
-        if accepts(grammar, text):
-            return True
+        return any(m.is_accepting() for m in in_schema_order(grammar.start(), value, [20_000]))
     except UnicodeEncodeError:
         return False  # a lone surrogate is no text
-    other = reordered(value, declared_order(schema))
-    return accepted_as_is(grammar, other) or any(
-        m.is_accepting() for v in (value, other) for m in in_some_order(grammar.start(), v, [3000])
-    )
 
 
 def accepted_as_is(grammar: Any, value: Any) -> bool:
@@ -157,7 +137,7 @@ def test_official_suite(shared_dir: Path, draft: str, dialect: str) -> None:
                 content = keyword == "optional/content"
                 if accepted_as_is(grammar, test["data"]) and not content:
                     wrong.append((group["id"], test))
-            elif not keyword.startswith(NARROWER) and not accepted(grammar, test["data"], schema):
+            elif not keyword.startswith(NARROWER) and not accepted(grammar, test["data"]):
                 wrong.append((group["id"], test))
     assert not wrong
     assert counts["tests"] > 700
@@ -190,29 +170,42 @@ def test_bug_reports(shared_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_real_world_schemas(shared_dir: Path) -> None:
-    """The stratified sample; the other schemas are for the benchmark runner."""
-    folder = shared_dir / "data/jsonschemabench"
-    chosen = set(json.loads((folder / "sample300.json").read_text()))
+@pytest.mark.parametrize("key_order", ["schema", "free"])
+def test_real_world_schemas(shared_dir: Path, key_order: str) -> None:
+    """All of them: no invalid instance accepted, no valid one rejected, few refused, none hangs.
+
+    Valid instances with keys in another order than the schema's need ``free``.
+    """
     counts: Counter[str] = Counter()
-    for case in lines(folder / "dev.jsonl.gz"):
-        if case["id"] not in chosen:
-            continue
+    refused = []
+    for case in lines(shared_dir / "data/jsonschemabench/dev.jsonl.gz"):
+        counts["schemas"] += 1
         try:
-            grammar = compiled(case["schema"], whitespace="flexible")
-        except UnsupportedSchemaError as error:
-            assert all(issue.keyword and issue.reason for issue in error.issues)
-            counts["refused"] += 1
+            grammar = compiled(case["schema"], whitespace="flexible", key_order=key_order)
+        except UnsatisfiableSchemaError:
+            assert not any(test["valid"] for test in case["tests"]), case["id"]
+            counts["unsatisfiable"] += 1
             continue
-        except SchemaBudgetError:
-            counts["refused"] += 1
+        except UnsupportedSchemaError as error:
+            assert all(issue.keyword and issue.reason for issue in error.issues), case["id"]
+            refused.append(case["id"])
+            continue
+        except SchemaBudgetError as error:
+            assert error.keyword, case["id"]
+            refused.append(case["id"])
             continue
         for test in case["tests"]:
             counts["valid" if test["valid"] else "invalid"] += 1
-            if test["valid"]:
-                assert accepted(grammar, test["data"], case["schema"]), case["id"]
-            else:
-                assert not accepted_as_is(grammar, test["data"]), case["id"]
-    assert counts["valid"] > 300
-    assert counts["invalid"] > 500
-    assert counts["refused"] < 20, counts
+            as_is = accepted_as_is(grammar, test["data"])
+            if not test["valid"]:
+                assert not as_is, case["id"]
+            elif not as_is:
+                assert key_order == "schema", case["id"]
+                counts["other order"] += 1
+                assert accepted(grammar, test["data"]), case["id"]
+    assert counts["schemas"] == 1500
+    assert counts["valid"] > 1850
+    assert counts["invalid"] > 2900
+    assert counts["unsatisfiable"] == 3
+    assert counts["other order"] < counts["valid"] / 20
+    assert len(refused) <= 36, refused

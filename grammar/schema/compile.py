@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
+from grammar.any_order import AnyOrderObjectNode
 from grammar.arrays import ArrayNode, Contains, ItemChoice
 from grammar.errors import (
     Issue,
@@ -48,6 +49,7 @@ from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 
 UNLIMITED_FUEL = 1 << 60
+KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,13 @@ class _Object:
     spec: ObjectSpec
     values: tuple[int, ...]
     extras: tuple[int, ...]
+    make: type[ObjectNode]
 
     def node(self, good: Sequence[bool]) -> ObjectNode:
         """The node, with the properties and keys whose values can be written."""
         spec = self.spec
         kept = [i for i, value in enumerate(self.values) if good[value]]
-        return ObjectNode(
+        return self.make(
             [encode_basestring(spec.names[i])[1:-1].encode() for i in kept],
             [self.values[i] for i in kept],
             [spec.required[i] for i in kept],
@@ -121,6 +124,7 @@ def compile_json_schema(
     *,
     strict: bool = True,
     whitespace: str = "adaptive",
+    key_order: str = "schema",
     budget: Budget | None = None,
 ) -> Grammar:
     """Compile a JSON Schema to a grammar of the JSON texts that are valid under it.
@@ -131,15 +135,19 @@ def compile_json_schema(
         strict: with True, a keyword that can't be enforced is an error; with False it is left out
             and listed in ``Grammar.report.unenforced``.
         whitespace: one of ``fixed``, ``compact``, ``pretty``, ``adaptive``, ``flexible``.
+        key_order: ``schema``: declared properties in the schema's order, undeclared ones last;
+            ``free``: all in any order.
         budget: what the compilation may cost; None for the default.
 
     Raises:
         SchemaError: the schema is not valid; or, as one of its subclasses, it is unsupported,
             unsatisfiable, or too costly.
-        ValueError: an unknown white-space mode.
+        ValueError: an unknown white-space mode or key order.
     """
     if whitespace not in WHITESPACE_MODES:
         raise ValueError(f"whitespace must be one of {', '.join(WHITESPACE_MODES)}")
+    if key_order not in KEY_ORDERS:
+        raise ValueError(f"key_order must be one of {', '.join(KEY_ORDERS)}")
     limit = budget if budget is not None else Budget()
     document = Document(schema)
     try:
@@ -152,7 +160,7 @@ def compile_json_schema(
         workspace = vocabulary.current_workspace()
         workspace.builder.refuel(limit.regex_steps)
         try:
-            compiler = _Compiler(document, workspace, limit)
+            compiler = _Compiler(document, workspace, limit, KEY_ORDERS[key_order])
             compiler.run()
             if strict and compiler.issues:
                 raise UnsupportedSchemaError(tuple(compiler.issues))
@@ -163,7 +171,14 @@ def compile_json_schema(
 
 
 class _Compiler:
-    def __init__(self, document: Document, workspace: Workspace, budget: Budget) -> None:
+    def __init__(
+        self,
+        document: Document,
+        workspace: Workspace,
+        budget: Budget,
+        object_node: type[ObjectNode],
+    ) -> None:
+        self.object_node = object_node
         self.document = document
         self.workspace = workspace
         self.budget = budget
@@ -234,7 +249,7 @@ class _Compiler:
         if isinstance(spec, ObjectSpec):
             values = tuple(self._rule(c) for c in spec.values)
             extras = tuple(self._rule(extra.value) for extra in spec.extras)
-            return self._new(_Object(spec, values, extras))
+            return self._new(_Object(spec, values, extras, self.object_node))
         return self._new(spec)
 
     def _choice(self, way: Way) -> ItemChoice:
@@ -249,7 +264,7 @@ class _Compiler:
             names = tuple(value)
             values = tuple(self._constant(v) for v in value.values())
             spec = ObjectSpec(names, ((),) * len(names), (True,) * len(names), ())
-            return self._new(_Object(spec, values, ()))
+            return self._new(_Object(spec, values, (), self.object_node))
         return self._new(WordsSpec(tuple(scalar_texts(value, ""))))
 
     # -- pruning --------------------------------------------------------------------------------
@@ -326,6 +341,9 @@ class _Compiler:
         enforced: set[str] = set()
         unenforced = tuple(self.issues)
         left_out = {(issue.keyword, issue.pointer) for issue in unenforced}
+        for keyword, pointer in self.document.ignored:
+            draft = self.document.draft
+            self._note(f"{keyword} at {pointer or '(root)'} is no keyword of {draft}: ignored")
         for pointer in sorted(self._visited):
             if self.document.is_written(pointer):
                 continue

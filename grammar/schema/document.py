@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from grammar.errors import SchemaBudgetError, SchemaError
+from grammar.schema.dialect import draft_of, later_keywords
 
 # Keywords of the schemas that this compiler writes for itself (``Document.add``).
 AT = "\0at"  # the pointer of a subschema that must hold
@@ -83,6 +84,10 @@ class Document:
         self.tracks_evaluation = False
         self._by_uri: dict[str, str] = {}
         self._bases: dict[str, str] = {}
+        self._later = later_keywords(root)
+        #: Keywords that the schema's own draft does not know, and so ignores: (keyword, pointer).
+        self.ignored: list[tuple[str, str]] = []
+        self.draft = draft_of(root)
         self._index()
 
     def _index(self) -> None:
@@ -94,6 +99,9 @@ class Document:
         count = 0
         while pending:
             value, pointer, base, depth, role = pending.pop()
+            if role == "schema" and isinstance(value, dict) and value.keys() & self._later:
+                self.ignored += [(k, pointer) for k in value if k in self._later]
+                value = {k: v for k, v in value.items() if k not in self._later}
             self._values[pointer] = value
             count += 1
             if depth > MAX_DEPTH:

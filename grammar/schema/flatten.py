@@ -37,6 +37,8 @@ _REWRITTEN = frozenset(
         "unevaluatedItems",
     }
 )  # fmt: skip
+BRANCHING = ("oneOf", "anyOf", "if", "not", "dependentSchemas", "dependencies")
+"""What makes alternatives, in the order in which it is blamed for too many of them."""
 MAX_NESTING = 100
 MAX_SUBSETS = 5
 MAX_DECISIONS = 3
@@ -100,9 +102,12 @@ class Flattener:
         return [()] if result is None else result
 
     def _too_many(self, pointer: str) -> SchemaBudgetError:
+        schema = self._document.schema(pointer)
+        keywords = schema.keys() if isinstance(schema, dict) else ()
         return SchemaBudgetError(
             f"more than {MAX_ALTERNATIVES} combinations of alternatives",
             pointer=self._document.origin(pointer),
+            keyword=next((k for k in BRANCHING if k in keywords), "allOf"),
         )
 
     def _has_type(self, alternative: Alternative) -> bool:

@@ -44,12 +44,18 @@ class JsonSchema(RequestModel):
     schema_: dict[str, Any] | None = Field(
         default=None,
         alias="schema",
-        description="Keys are written in the schema's order. Absent: any JSON value.",
+        description="Keys are written in the schema's order, if `key_order` does not say "
+        "otherwise. Absent: any JSON value.",
     )
     strict: bool | None = Field(
         default=None,
         description="true: a keyword that can't be enforced is an error that names it. "
         "false or null: the rest is enforced, and the answer lists what was not.",
+    )
+    key_order: Literal["schema", "free"] | None = Field(
+        default=None,
+        description="An extension. `schema`: declared properties in the schema's order, undeclared "
+        "ones last; `free`: keys in any order. Absent or null: as the server is set.",
     )
     hash: str | None = Field(
         default=None,

@@ -180,7 +180,9 @@ def serve_engine(
         response_templates={
             file.name: without_tool_calls(file.template) for file in template_files(settings)
         },
-        formats=FormatCompiler(cache, engine.vocabulary, settings.grammar.whitespace),
+        formats=FormatCompiler(
+            cache, engine.vocabulary, settings.grammar.whitespace, settings.grammar.key_order
+        ),
         dialects=dialects,
         settings=settings,
         fingerprint="fp_"

@@ -66,10 +66,17 @@ FREE_TEXT = AnswerFormat()
 class FormatCompiler:
     """Compiles the formats of one model's requests; shared by all of them."""
 
-    def __init__(self, cache: GrammarCache, vocabulary: Vocabulary, whitespace: str) -> None:
+    def __init__(
+        self,
+        cache: GrammarCache,
+        vocabulary: Vocabulary,
+        whitespace: str,
+        key_order: str = "schema",
+    ) -> None:
         self._cache = cache
         self._vocabulary = vocabulary
         self._whitespace = whitespace
+        self._key_order = key_order
         self._limiter: anyio.CapacityLimiter | None = None
         self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
 
@@ -172,7 +179,11 @@ class FormatCompiler:
     def warm_up(self) -> None:
         """Build what every grammar of this vocabulary shares (its byte trie, the string masks)."""
         result = self._cache.get_json_schema(
-            _ANY_OBJECT, self._vocabulary, strict=True, whitespace=self._whitespace
+            _ANY_OBJECT,
+            self._vocabulary,
+            strict=True,
+            whitespace=self._whitespace,
+            key_order=self._key_order,
         )
         matcher = result.grammar.start()
         for token in self._opening_tokens():
@@ -192,6 +203,7 @@ class FormatCompiler:
 
     def _get(self, asked: AnyFormat) -> CacheResult:
         cache, vocabulary = self._cache, self._vocabulary
+        key_order = self._key_order
         match asked:
             case RegexFormat():
                 return cache.get_regex(asked.pattern, vocabulary)
@@ -203,9 +215,12 @@ class FormatCompiler:
                 schema = asked.json_schema.schema_
                 strict = bool(asked.json_schema.strict)
                 schema = {} if schema is None else schema
+                key_order = asked.json_schema.key_order or key_order
             case _:
                 schema, strict = _ANY_OBJECT, True
-        return cache.get_json_schema(schema, vocabulary, strict=strict, whitespace=self._whitespace)
+        return cache.get_json_schema(
+            schema, vocabulary, strict=strict, whitespace=self._whitespace, key_order=key_order
+        )
 
     async def _run(self, work: Callable[[], CacheResult]) -> CacheResult:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it
