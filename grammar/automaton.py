@@ -17,17 +17,16 @@ from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+from grammar.table import StepTable
 
 if TYPE_CHECKING:
     from grammar.regular import Rx
+    from grammar.safe import Even
     from grammar.trie import Rests
     from grammar.walk import Free, Walk
 
 Outcome = int | str
 DEAD = -1
-UNKNOWN = -2
 NOT_ACCEPTING = -1
 _UNASKED = (-1,)
 TOKENS = 256
@@ -37,8 +36,8 @@ TOKENS = 256
 class Automaton:
     """Base class: interning, memoised stepping, and the transition table for wide walks.
 
-    Subclasses give ``successor``, ``label`` and ``candidates``; ``representative`` and ``bulk``
-    where states share their masks.
+    Subclasses give ``successor``, ``label`` and ``candidates``; ``representative``
+    where states share their masks, ``even`` and ``safe`` where much can be told at once.
     """
 
     def __init__(self) -> None:
@@ -53,11 +52,8 @@ class Automaton:
         #: The walks that are known, by state and rests (see ``walk.py``).
         self.walks: dict[tuple[int, Rests], Walk] = {}
         self._walk_bytes = 0
-        # The table of wide walks: only states that such a walk met have a row in it.
-        self._table_row: dict[int, int] = {}
-        self._row_of: npt.NDArray[np.int32] = np.full(64, -1, dtype=np.int32)
-        self._table: npt.NDArray[np.int32] = np.full((16, 256), UNKNOWN, dtype=np.int32)
-        self._row_label: npt.NDArray[np.int32] = np.full(16, NOT_ACCEPTING, dtype=np.int32)
+        #: The steps of wide walks.
+        self.table = StepTable()
 
     #: Whether labels tell texts apart that walks do not (see ``keys.py``).
     remembers = False
@@ -88,15 +84,14 @@ class Automaton:
         """A key whose state has the same mask (counters saturated, for instance)."""
         return key  # type: ignore[no-any-return]
 
-    def bulk(self, key: Any) -> int | None:
-        """N if every plain token of up to N characters stays inside from here, else None.
-
-        Tokens with a character of ``illegal(key)`` are left out of this."""
+    def even(self, key: Any) -> Even | None:
+        """What tells at once which plain tokens stay inside, where that can be said."""
         return None
 
-    def illegal(self, key: Any) -> tuple[tuple[int, int], ...] | None:
-        """Ranges of characters that may be illegal somewhere; None: too many."""
-        return ()
+    def safe(self, key: Any) -> tuple[int, int] | None:
+        """A set of characters (see ``safe.py``) and N: up to N of them in a row stay inside, and
+        no part of them leaves; None where nothing is known."""
+        return None
 
     #: ASCII bytes that ``spans`` says nothing about.
     exceptions: Sequence[int] = ()
@@ -185,68 +180,9 @@ class Automaton:
             self._representatives[state] = found
         return found
 
-    # -- vectorised stepping --------------------------------------------------------------------
-
-    def step_many(
-        self, states: npt.NDArray[np.int32], bytes_: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.int32]:
-        """``step`` for arrays: int32[n] and uint8[n] -> int32[n]."""
-        rows = self._table_rows(states)
-        result = self._table[rows, bytes_]
-        unknown = np.flatnonzero(result == UNKNOWN)
-        if len(unknown):
-            for state in set(states[unknown].tolist()):
-                self._fill_spans(state)
-            result = self._table[rows, bytes_]
-            unknown = np.flatnonzero(result == UNKNOWN)
-        if len(unknown):
-            pairs = states[unknown].astype(np.int64) * 256 + bytes_[unknown]
-            for pair in sorted(set(pairs.tolist())):
-                state, byte = divmod(pair, 256)
-                self._table[self._row_of[state], byte] = self.step(state, byte)
-            result = self._table[rows, bytes_]
-        return result
-
-    def _fill_spans(self, state: int) -> None:
-        """Enter in the table what many bytes at once lead to."""
-        spans = self.spans(self._keys[state])
-        if spans is None or self._table[self._row_of[state], 0] != UNKNOWN:
-            return
-        row = np.full(0x80, DEAD, dtype=np.int32)
-        for low, high, key in spans:
-            row[low : high + 1] = self.state(key)
-        for byte in self.exceptions:
-            row[byte] = self.step(state, byte)
-        self._table[self._row_of[state], :0x80] = row
-
-    def labels_of(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Labels of states, int32[n], ``NOT_ACCEPTING`` where a state does not accept."""
-        rows = self._table_rows(states)  # may replace the array that the next line reads
-        return self._row_label[rows]
-
-    def _table_rows(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        if len(self._row_of) < len(self._keys):
-            grown = np.full(2 * len(self._keys), -1, dtype=np.int32)
-            grown[: len(self._row_of)] = self._row_of
-            self._row_of = grown
-        rows = self._row_of[states]
-        if len(rows) and rows.min() < 0:
-            for state in sorted(set(states[rows < 0].tolist())):
-                row = len(self._table_row)
-                if row == len(self._table):
-                    more = np.full((row, 256), UNKNOWN, dtype=np.int32)
-                    self._table = np.concatenate([self._table, more])
-                    labels = np.full(row, NOT_ACCEPTING, dtype=np.int32)
-                    self._row_label = np.concatenate([self._row_label, labels])
-                self._table_row[state] = row
-                self._row_of[state] = row
-                self._row_label[row] = self.labels[state]
-            rows = self._row_of[states]
-        return rows
-
     def memory_bytes(self) -> int:
         """An estimate of what the automaton and its walks hold, in bytes."""
-        return self._walk_bytes + self._table.nbytes + 400 * len(self._keys)
+        return self._walk_bytes + self.table.nbytes + 400 * len(self._keys)
 
     def keep_walk(self, state: int, rests: Rests, walk: Walk, size: int) -> None:
         """Memoise a walk, which takes ``size`` bytes."""

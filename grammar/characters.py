@@ -17,8 +17,9 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from grammar.automaton import Automaton
-from grammar.content import MAX_SCALAR, Content, Language, Profiles
+from grammar.content import MAX_SCALAR, Content, Detours, Language
 from grammar.regular import Kind, RegexBuilder, Rx
+from grammar.safe import Safety
 
 CONTINUATION = range(0x80, 0xC0)
 
@@ -36,8 +37,9 @@ class Characters(Automaton):
         self._builder = builder
         self._longest = longest_token
         self._ranges: dict[Content, tuple[list[int], tuple[Range, ...]]] = {}
-        self._profiles = Profiles()
+        self._detours = Detours()
         self._saturated: dict[Rx, Rx] = {}
+        self._safety = Safety(lambda content: self._transitions(content)[1], longest_token)
 
     def is_possible(self, content: Content) -> bool:
         """Whether any text fits the content."""
@@ -169,7 +171,7 @@ class Characters(Automaton):
                 return content._replace(language=self._saturated_language(language))
             if least or most is None:
                 return content
-            detour = self._profiles.of(language).detour
+            detour = self._detours.of(language)
             if detour is None:
                 return content
             slack = self._longest + detour
@@ -204,29 +206,8 @@ class Characters(Automaton):
                 if bound is None or part.parts[0] is not builder.any_char or bound < cap:
                     continue
                 rest = builder.intersect(*(other for other in language.parts if other is not part))
-                detour = self._profiles.of(rest).detour
+                detour = self._detours.of(rest)
                 if detour is not None and bound > self._longest + detour:
                     size = builder.repeat(builder.any_char, 0, self._longest + detour)
                     return builder.intersect(rest, size)
         return language
-
-    def bulk(self, key: Any) -> int | None:
-        if key[0] != "body":
-            return None
-        language, least, most = key[1]
-        if language is None:
-            if most is None:
-                return self._longest
-            return most if least == 0 else None
-        if least == 0 and most is None and self._illegal(language) is not None:
-            return self._longest
-        return None
-
-    def illegal(self, key: Any) -> tuple[tuple[int, int], ...] | None:
-        return self._illegal(key[1].language)
-
-    def _illegal(self, language: Language | None) -> tuple[tuple[int, int], ...] | None:
-        found = () if language is None else self._profiles.of(language).illegal
-        if found is None or any(high >= 0x20 and low < 0x80 for low, high in found):
-            return None  # with ASCII characters among them, too many tokens are concerned
-        return found

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 MAX_SCALAR = 0x10FFFF
-MAX_PROFILED_STATES = 1024
-MAX_ILLEGAL = 8
+MAX_DETOUR_STATES = 256
 
 
 class Language(Protocol):
@@ -26,15 +25,6 @@ class Language(Protocol):
     def min_length(self) -> int: ...
 
 
-class Profile(NamedTuple):
-    """Of all states of a language: ``illegal``, the characters that are illegal in some state, as
-    ranges, and ``detour``, how many characters lead to a word from the worst state. None: too many
-    states or ranges to tell."""
-
-    illegal: tuple[tuple[int, int], ...] | None
-    detour: int | None
-
-
 class Content(NamedTuple):
     """What may still stand between the quotes; lengths are in characters (code points)."""
 
@@ -43,46 +33,30 @@ class Content(NamedTuple):
     most: int | None
 
 
-class Profiles:
-    """Profiles of languages, each found once."""
+class Detours:
+    """How many characters lead to a word of a language from the worst of its states."""
 
     def __init__(self) -> None:
-        self._found: dict[Language, Profile] = {}
+        self._found: dict[Language, int | None] = {}
 
-    def of(self, language: Language) -> Profile:
-        """What all states of a language have in common; found once, by looking at all of them."""
+    def of(self, language: Language) -> int | None:
+        """Found once, by looking at all states; None if those are too many."""
         if isinstance(language, Excluding):
-            return language.profile
-        found = self._found.get(language)
-        if found is None:
+            return 1  # no character is ever illegal, and one more always suffices
+        if language not in self._found:
             states: list[Language] = [language]
             seen = {language}
-            illegal: set[tuple[int, int]] = set()
             for state in states:
-                if len(states) > MAX_PROFILED_STATES:
+                if len(states) > MAX_DETOUR_STATES:
                     break
-                if len(illegal) <= MAX_ILLEGAL:
-                    illegal.update(_missing(state))
                 fresh = {target for _, _, target in state.transitions()} - seen
                 seen |= fresh
                 states.extend(fresh)
-            if len(states) > MAX_PROFILED_STATES:
-                found = Profile(illegal=None, detour=None)
-            else:
-                few = tuple(sorted(illegal)) if len(illegal) <= MAX_ILLEGAL else None
-                found = Profile(few, max(state.min_length() for state in states))
+            few = len(states) <= MAX_DETOUR_STATES
+            found = max(state.min_length() for state in states) if few else None
             for state in states:
                 self._found.setdefault(state, found)
-        return found
-
-
-def _missing(language: Language) -> Iterable[tuple[int, int]]:
-    """The ranges of characters that may not follow."""
-    at = 0
-    for low, high, _ in language.transitions():
-        yield from _scalars(at, low - 1)
-        at = high + 1
-    yield from _scalars(at, MAX_SCALAR)
+        return self._found[language]
 
 
 class Excluding:
@@ -131,11 +105,6 @@ class Excluding:
     def min_length(self) -> int:
         """Characters of the shortest string."""
         return 0 if self.nullable else 1
-
-    @property
-    def profile(self) -> Profile:
-        """Known without looking: no character is ever illegal, and one more always suffices."""
-        return Profile(illegal=(), detour=1)
 
 
 ANYTHING = Excluding(())

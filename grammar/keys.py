@@ -18,6 +18,7 @@ from typing import Any
 from grammar.automaton import NOT_ACCEPTING, Outcome
 from grammar.content import Content
 from grammar.regular import RegexBuilder
+from grammar.safe import Even
 from grammar.strings import JsonStrings
 from grammar.walk import Free
 
@@ -81,6 +82,12 @@ class KeyStrings(JsonStrings):
         spans = super().spans(inner) if flavour != _KNOWN else None
         return spans and [(low, high, (flavour, after, b"")) for low, high, after in spans]
 
+    def even(self, key: Any) -> Even | None:
+        return super().even(key[1])
+
+    def safe(self, key: Any) -> tuple[int, int] | None:
+        return super().safe(key[1])
+
     def free(self, key: Any) -> Free | None:
         found = super().free(key[1])
         return found._replace(ended=True) if found and key[0] == _OPEN_ENDED else found
@@ -92,9 +99,3 @@ class KeyStrings(JsonStrings):
         flavour, inner, _ = key
         other = super().representative(inner)
         return (flavour if flavour == _OPEN_ENDED else _VAGUE, other, b"")
-
-    def illegal(self, key: Any) -> tuple[tuple[int, int], ...] | None:
-        return super().illegal(key[1])
-
-    def bulk(self, key: Any) -> int | None:
-        return super().bulk(key[1])

@@ -17,6 +17,7 @@ from grammar.automaton import NOT_ACCEPTING
 from grammar.characters import CONTINUATION, Characters
 from grammar.content import MAX_SCALAR, Content, Excluding
 from grammar.regular import RegexBuilder
+from grammar.safe import Even
 from grammar.walk import Free
 
 _SHORT = {0x22: 0x22, 0x5C: 0x5C, 0x2F: 0x2F, 0x62: 8, 0x66: 12, 0x6E: 10, 0x72: 13, 0x74: 9}
@@ -166,6 +167,12 @@ class JsonStrings(Characters):
         if kind == "pair":
             return b"\\" if key[3] == 0 else b"u"
         return None if kind == "body" else _HEX
+
+    def even(self, key: Any) -> Even | None:
+        return self._safety.even(key[1]) if key[0] == "body" else None
+
+    def safe(self, key: Any) -> tuple[int, int] | None:
+        return self._safety.of(key[1]) if key[0] == "body" else None
 
     def loops(self, state: int) -> bool:
         key = self._keys[state]

@@ -15,6 +15,7 @@ from grammar.automaton import NOT_ACCEPTING, TOKENS, Automaton
 from grammar.characters import CONTINUATION, Characters
 from grammar.content import Content
 from grammar.regular import RegexBuilder
+from grammar.safe import Even
 
 NARROW = 16
 """A state where at most this many characters may follow is walked byte by byte."""
@@ -68,9 +69,13 @@ class PlainText(Characters):
     def representative(self, key: Any) -> Hashable:
         return self._saturated_key(key)
 
-    def bulk(self, key: Any) -> int | None:
-        # Whole tokens are taken unseen only where none of them could also be left half way.
-        return super().bulk(key) if self.is_last else None
+    # Whole tokens are taken unseen only where none of them could also be left half way.
+
+    def even(self, key: Any) -> Even | None:
+        return self._safety.even(key[1]) if self.is_last and key[0] == "body" else None
+
+    def safe(self, key: Any) -> tuple[int, int] | None:
+        return self._safety.of(key[1]) if self.is_last and key[0] == "body" else None
 
 
 def _lead(char: int) -> int:

@@ -25,8 +25,10 @@ import numpy.typing as npt
 
 from grammar.bodies import FreeBodies
 from grammar.charset import general_categories
+from grammar.plain import PlainTokens
+from grammar.safe import Below
 from grammar.trie import TokenTrie
-from grammar.walk import Walk, pack_bool
+from grammar.walk import Walk
 from grammar.workspace import Workspace
 
 _TRIE_FORMAT = 1
@@ -117,7 +119,7 @@ class Vocabulary:
         """
         with self.workspace.lock:
             self.bodies.prepare()
-            _ = self.plain_mask, self._plain_codes, self.double_key_tokens, self.end_walk
+            _ = self.double_key_tokens, self.end_walk, self.below
             general_categories()
 
     @cached_property
@@ -138,43 +140,14 @@ class Vocabulary:
         return self.workspace
 
     @cached_property
+    def plain(self) -> PlainTokens:
+        """The tokens that can stand anywhere in the body of a JSON string."""
+        return PlainTokens(self.tokens)
+
+    @property
     def plain_lengths(self) -> npt.NDArray[np.int32]:
-        """int32[V]: the token's length in characters if it is plain, else 0.
-
-        A plain token can stand anywhere in the body of a JSON string (RFC 8259, section 7).
-        """
-        lengths = np.zeros(self.size, dtype=np.int32)
-        for i, token in enumerate(self.tokens):
-            if not token or min(token) < 0x20 or b'"' in token or b"\\" in token:
-                continue
-            try:
-                lengths[i] = len(token) if token.isascii() else len(token.decode())
-            except UnicodeDecodeError:
-                continue
-        return lengths
-
-    @cached_property
-    def _plain_codes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Of the plain tokens that are not all ASCII: their characters, and whose they are."""
-        plain: list[int] = np.flatnonzero(self.plain_lengths).tolist()
-        ids = [i for i in plain if not self.tokens[i].isascii()]
-        texts = [self.tokens[i].decode() for i in ids]
-        codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4").astype(np.int32)
-        return codes, np.repeat(np.array(ids, dtype=np.int32), [len(text) for text in texts])
-
-    def plain_with(self, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int32]:
-        """int32[n]: the plain tokens with a character beyond ASCII in some of the ranges."""
-        found: set[int] = set()
-        for low, high in ranges:
-            if high >= 0x80:
-                codes, owners = self._plain_codes
-                found.update(owners[(codes >= low) & (codes <= high)].tolist())
-        return np.array(sorted(found), dtype=np.int32)
-
-    @cached_property
-    def plain_mask(self) -> npt.NDArray[np.uint32]:
-        """uint32[ceil(V/32)]: the plain tokens."""
-        return pack_bool(self.plain_lengths > 0)
+        """int32[V]: the token's length in characters if it is plain, else 0."""
+        return self.plain.lengths
 
     @cached_property
     def end_walk(self) -> Walk:
@@ -187,6 +160,11 @@ class Vocabulary:
         return tuple(
             i for i, t in enumerate(self.tokens) if t.count(b'"') >= 3 and b":" in t and b"," in t
         )
+
+    @cached_property
+    def below(self) -> Below:
+        """What stands below each node of ``trie``."""
+        return Below(self.trie, self.plain.wild())
 
     @cached_property
     def other_trie(self) -> TokenTrie:

@@ -21,19 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton
+from grammar.masks import Mask, pack_bool, set_bits
 from grammar.trie import IntArray, NodeSet, Rests, TokenTrie
 
 if TYPE_CHECKING:
     from grammar.vocabulary import Vocabulary
 
-Mask = npt.NDArray[np.uint32]
-
 FEW = 256
 """Up to this many token ids are kept as ids; more are kept as a packed mask."""
 NARROW_FRONTIER = 12
 """Below this width a level is walked in plain Python."""
-MANY_UNSURE = 256
-"""With more plain tokens to be tried one by one than this, all tokens are walked."""
 SMALL = 64
 """Below this many tokens a walk is made in plain Python."""
 LARGE = 512
@@ -119,29 +116,20 @@ class _Walker:
         return Walk(ids[:0], self._pack(ids, base), exits)
 
     def _plain(self, state: int) -> Mask | None:
-        """The plain tokens, if what they lead to is known without running the automaton."""
+        """The plain tokens that stay, if that is known without running the automaton over all."""
         automaton, vocabulary = self.automaton, self.vocabulary
-        key = automaton.key(state)
-        bulk = automaton.bulk(key)
-        if bulk is None:
+        even = automaton.even(automaton.key(state))
+        if even is None:
             return None
-        unsure = vocabulary.plain_with(automaton.illegal(key) or ())
-        if len(unsure) > MANY_UNSURE:
-            return None
-        if bulk >= vocabulary.longest and not len(unsure):
-            return vocabulary.plain_mask
-        lengths = vocabulary.plain_lengths
-        flags = (lengths > 0) & (lengths <= bulk)
-        flags[unsure] = False
-        for token in unsure.tolist():  # a plain token holds no quote, so it can't leave a string
+        for token in vocabulary.plain.odd.tolist() if even.odd else ():
             at = state
-            for byte in vocabulary.tokens[token]:
+            for byte in vocabulary.tokens[token]:  # no quote among them: it can't leave a string
                 at = automaton.step(at, byte)
                 if at == DEAD:
                     break
             else:
                 self.ids.append(token)
-        return pack_bool(flags)
+        return vocabulary.plain.staying(even)
 
     @staticmethod
     def _is_large(trie: TokenTrie, rests: Rests) -> bool:
@@ -207,6 +195,8 @@ class _Walker:
 
     def _wide(self, trie: TokenTrie, state: int, rests: Rests) -> None:
         """Breadth first, a level at a time; narrow remainders are left to ``_narrow``."""
+        automaton, table = self.automaton, self.automaton.table
+        below = self.vocabulary.below if trie is self.vocabulary.trie else None
         start = (rests,) if isinstance(rests, int) else rests.nodes
         nodes = np.array(start, dtype=np.int64)
         states = np.full(len(start), state, dtype=np.int32)
@@ -219,15 +209,23 @@ class _Walker:
                 return
             before = np.cumsum(counts) - counts
             children = np.repeat(trie.child[nodes] - before, counts) + np.arange(total)
-            after = self.automaton.step_many(np.repeat(states, counts), trie.byte[children])
-            alive = after != DEAD
+            after = table.step(automaton, np.repeat(states, counts), trie.byte[children])
+            alive = np.flatnonzero(after != DEAD)
             nodes, states = children[alive], after[alive]
             self._take_ends(trie, nodes)
-            more = trie.child[nodes + 1] > trie.child[nodes]
+            more = np.flatnonzero(trie.child[nodes + 1] > trie.child[nodes])
             nodes, states = nodes[more], states[more]
-            if self.automaton.is_last:
+            rows = table.rows(automaton, states)
+            if below is not None:
+                safe = below.height[nodes] <= table.depth[rows]
+                safe &= below.low[nodes] & ~table.low[rows] == 0
+                safe &= below.high[nodes] & ~table.high[rows] == 0
+                self._take_below(trie, nodes[safe])
+                rest = np.flatnonzero(~safe)
+                nodes, states, rows = nodes[rest], states[rest], rows[rest]
+            if automaton.is_last:
                 continue
-            labels = self.automaton.labels_of(states)
+            labels = table.label[rows]
             leaving = np.flatnonzero(labels != NOT_ACCEPTING)
             for label in set(labels[leaving].tolist()):
                 found = nodes[leaving][labels[leaving] == label]
@@ -241,6 +239,15 @@ class _Walker:
             self.arrays.append(trie.order[trie.low[here]])
             for node in here[trie.ends[here] > 1].tolist():  # several ids for the same bytes
                 self.arrays.append(trie.tokens_at(node)[1:])
+
+    def _take_below(self, trie: TokenTrie, nodes: npt.NDArray[np.int64]) -> None:
+        """All tokens that go on from some nodes."""
+        if len(nodes):
+            starts = trie.low[nodes] + trie.ends[nodes]
+            counts = trie.high[nodes] - starts
+            before = np.cumsum(counts) - counts
+            at = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+            self.arrays.append(trie.order[at])
 
 
 def _tokens_below(trie: TokenTrie, nodes: npt.NDArray[np.int64]) -> int:
@@ -257,17 +264,6 @@ def combine(parts: Iterable[Walk], words: int) -> Mask:
         if len(part.ids):
             ids.append(part.ids)
     if ids:
-        chosen = ids[0] if len(ids) == 1 else np.concatenate(ids)
-        np.bitwise_or.at(mask, chosen >> 5, np.left_shift(_ONE, (chosen & 31).astype(np.uint32)))
+        set_bits(mask, ids[0] if len(ids) == 1 else np.concatenate(ids))
     mask.flags.writeable = False
     return mask
-
-
-_ONE = np.uint32(1)
-
-
-def pack_bool(flags: npt.NDArray[np.bool_]) -> Mask:
-    """bool[V] -> uint32[ceil(V/32)], bit ``i`` of word ``w`` being token ``32*w + i``."""
-    padded = np.zeros((len(flags) + 31) // 32 * 32, dtype=bool)
-    padded[: len(flags)] = flags
-    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32, copy=False)

@@ -178,4 +178,4 @@ def test_languages_with_few_illegal_characters_are_walked_as_brute_force_says() 
             for token, word in enumerate(tokens):
                 one_by_one = matcher.copy()
                 assert (token in legal) == feed(one_by_one, word), (pattern, word)
-    assert np.array_equal(vocabulary.plain_with([(0x2028, 0x2029)]), [257, 258, 261])
+    assert np.array_equal(vocabulary.plain.odd, [257, 258, 261])
