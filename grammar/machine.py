@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
+from grammar.masks import Mask
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.style import Style
 from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
-from grammar.walk import FEW, Mask, Walk, combine, walk
+from grammar.walk import FEW, Walk, combine, walk
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
 MAX_STATES = 50_000
@@ -92,8 +93,8 @@ class Machine:
         """An estimate of what states, stacks and masks hold, in bytes."""
         return self._mask_bytes + 900 * len(self._states) + 200 * len(self.context.stacks)
 
-    def _intern(self, found: Iterable[Leaf], accepts: bool) -> State:
-        leaves = self._distinct(found)
+    def _intern(self, found: Sequence[Leaf], accepts: bool) -> State:
+        leaves = self._distinct(found) if len(found) > 1 else tuple(found)
         key = (frozenset(leaves), accepts)
         state = self._states.get(key)
         if state is None:
@@ -181,11 +182,29 @@ class Machine:
         """The state after some bytes, or None. The states between are not kept."""
         leaves: Sequence[Leaf] = state.leaves
         accepts = state.accepts
-        for byte in text:
-            found, accepts = self._move(leaves, byte)
+        done, count = 0, len(text)
+        while done < count:
+            if len(leaves) == 1:  # while one terminal goes on, only its state changes
+                automaton, at, stack = leaves[0]
+                rows, labels = automaton.rows, automaton.labels
+                while True:
+                    after = rows[at].get(text[done])
+                    if after is None:
+                        after = automaton.step(at, text[done])
+                    if after == DEAD:
+                        return None
+                    if labels[after] != NOT_ACCEPTING:
+                        break
+                    at = after
+                    done += 1
+                    if done == count:
+                        return self._intern((_new_leaf(Leaf, (automaton, at, stack)),), False)
+                leaves = (_new_leaf(Leaf, (automaton, at, stack)),)
+            found, accepts = self._move(leaves, text[done])
             if not found and not accepts:
                 return None
             leaves = found if len(found) < 2 else self._distinct(found)
+            done += 1
         return self._intern(leaves, accepts)
 
     def advance(self, state: State, token: int) -> State | None:

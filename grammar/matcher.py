@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from grammar.errors import IllegalToken, Issue, NoLegalContinuation
 from grammar.machine import Machine, State
+from grammar.masks import Mask
 from grammar.nodes import Node
 from grammar.style import Style
 from grammar.vocabulary import Vocabulary
-from grammar.walk import Mask
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The *plain* tokens of a vocabulary, those that can stand anywhere in the body of a JSON string.
 
 A plain token is whole characters without quote, backslash or control character (RFC 8259, section
-7). Which characters it holds is kept as masks, one for each character of ASCII and one for all others
-together, so that all tokens of some characters are found by a few Boolean operations.
+7). Which characters it holds is kept as masks, one for each character of ASCII and one for all
+others together, so that all tokens of some characters are found by a few Boolean operations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from grammar.charset import CharSet
 from grammar.masks import Mask, pack_bool
-from grammar.safe import BEYOND, ODD, Even, bit_of
+from grammar.safe import ODD, Even, bit_of
 
 MAX_MASKS = 512
 _BITS = (0, *range(0x20, 0x80))

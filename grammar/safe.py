@@ -9,8 +9,8 @@ is *even* where, beyond that, no other plain character may stand at any of these
 plain tokens are told at once, by the characters that they hold (``plain.py``).
 
 A set of characters is an int with a bit for each ASCII character; bit 0 stands for all characters
-beyond ASCII but the *odd* ones (kinds of white space, which patterns often leave out), and bit 1 for
-what is never safe: odd characters, control characters, bytes that are no whole characters.
+beyond ASCII but the *odd* ones (kinds of white space, which patterns often leave out), and bit 1
+for what is never safe: odd characters, control characters, bytes that are no whole characters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BEYOND, NEVER = 1, 2
 ENDLESS = 1 << 20
 """The depth of what is safe without end."""
 SPARE_LOOKS = 16
-"""So many more contents are looked at than a token has characters, before a search ends."""
+"""So many contents are looked at beyond one for each character of a token, before a search ends."""
 ODD = tuple(r for r in (SPACE | WHITE_SPACE).ranges if r[0] >= 0x80)
 _ASCII = sum(1 << code for code in range(0x20, 0x80) if code not in (0x22, 0x5C))
 _ODD_COUNT = sum(high - low + 1 for low, high in ODD)
@@ -108,7 +108,7 @@ class Safety:
             fresh = self._behind(levels[-1], safe, seen)
             if not fresh:
                 return ENDLESS, levels, safe
-            if len(seen) + len(fresh) > self._longest + SPARE_LOOKS:
+            if len(seen) + len(fresh) > len(levels) + SPARE_LOOKS:
                 return len(levels), levels, safe
             common = safe
             for content in fresh:
@@ -129,11 +129,12 @@ class Safety:
             chars, depth, odd = found
             return Even(chars, chars, depth, odd)
         step = self._step(content)
-        behind = {self._evenness(target) for _, target in step.targets}
-        if step.mixed or len(behind) != 1:
+        if step.mixed or not step.targets:
             return None
-        found = behind.pop()
+        found = self._evenness(step.targets[0][1])
         if found is None or step.live & ~found[0]:
+            return None
+        if any(self._evenness(target) != found for _, target in step.targets[1:]):
             return None
         chars, depth, odd = found
         return Even(step.live, chars, min(depth + 1, ENDLESS), odd or step.odd)
@@ -165,7 +166,7 @@ class Safety:
                 break
             elif len(levels) >= self._longest:
                 depth = self._longest
-            elif len(seen) + len(fresh) > self._longest + SPARE_LOOKS:
+            elif len(seen) + len(fresh) > len(levels) + SPARE_LOOKS:
                 break
             seen.update(fresh)
             levels.append(fresh)
@@ -197,9 +198,7 @@ class Safety:
                 if high >= 0x80:
                     bits |= BEYOND
                     beyond += high - max(low, 0x80) + 1
-                    odd += sum(
-                        max(0, min(last, high) - max(first, low) + 1) for first, last in ODD
-                    )
+                    odd += sum(max(0, min(last, high) - max(first, low) + 1) for first, last in ODD)
                 targets[target] = targets.get(target, 0) | bits
                 live |= bits
             beyond -= odd
@@ -238,7 +237,9 @@ class Below:
         while levels[-1] < len(trie):
             levels.append(int(trie.child[levels[-1]]))
         for start, stop in zip(levels[-2::-1], levels[:0:-1], strict=True):  # upwards
-            inner = start + np.flatnonzero(trie.child[start + 1 : stop + 1] > trie.child[start:stop])
+            inner = start + np.flatnonzero(
+                trie.child[start + 1 : stop + 1] > trie.child[start:stop]
+            )
             if not len(inner):
                 continue
             first, last = int(trie.child[inner[0]]), int(trie.child[stop])

@@ -27,8 +27,9 @@ from grammar.text import OneToken, PlainText
 
 if TYPE_CHECKING:
     from grammar.bodies import FreeBodies
+    from grammar.masks import Mask
     from grammar.vocabulary import Vocabulary
-    from grammar.walk import Mask, Walk
+    from grammar.walk import Walk
 
 DEFAULT_LIMIT = 192 << 20
 A = TypeVar("A", bound=Automaton)
