@@ -53,11 +53,13 @@ def piece(text: str, logprob: float | None = None) -> TextPiece:
     return TextPiece(text, (TokenRecord(0, data, logprob, top),))
 
 
-def finished(reason: str = "stop", tokens: int = 3, cached: int = 0) -> Finished:
+def finished(
+    reason: str = "stop", tokens: int = 3, cached: int = 0, stop_sequence: str | None = None
+) -> Finished:
     """A regular end."""
     return Finished(
         reason,  # type: ignore[arg-type]
-        None,
+        stop_sequence,
         Usage(prompt_tokens=7, completion_tokens=tokens, cached_tokens=cached),
         Timings(
             queue_ms=1.0,

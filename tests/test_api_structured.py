@@ -75,7 +75,14 @@ async def test_a_strict_schema_makes_the_stubborn_model_write_digits(
     text = bound["choices"][0]["message"]["content"]
     assert json.loads(text) == {"name": "Ada", "age": 41}
     assert bound["choices"][0]["finish_reason"] == "stop"
-    assert bound["gabarito"] == {"schema": {"enforced": True, "unenforced": []}}
+    assert bound["gabarito"] == {
+        "schema": {
+            "enforced": True,
+            "keywords": ["additionalProperties", "properties", "required", "type"],
+            "unenforced": [],
+        },
+        "validation": {"complete": True, "valid": True},
+    }
 
 
 async def test_the_second_request_finds_the_grammar_compiled(client: httpx.AsyncClient) -> None:
@@ -221,7 +228,10 @@ async def test_json_object_is_any_object(client: httpx.AsyncClient) -> None:
     answer = await ask(client, response_format={"type": "json_object"}, max_tokens=60)
     assert isinstance(json.loads(answer["choices"][0]["message"]["content"]), dict)
     assert answer["choices"][0]["finish_reason"] == "stop"
-    assert "gabarito" not in answer
+    assert answer["gabarito"] == {
+        "schema": {"enforced": True, "keywords": ["type"], "unenforced": []},
+        "validation": {"complete": True, "valid": True},
+    }
 
 
 async def test_a_schema_may_be_absent(client: httpx.AsyncClient) -> None:
@@ -250,3 +260,4 @@ async def test_the_limit_cuts_an_answer_off_and_says_so(client: httpx.AsyncClien
     answer = await ask(client, response_format=schema_format(PERSON), max_tokens=3)
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == 3
+    assert answer["gabarito"]["validation"] == {"complete": False, "reason": "length"}

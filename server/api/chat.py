@@ -27,6 +27,7 @@ from server.api import shapes, sse
 from server.api.answering import respond
 from server.api.errors import to_api_error
 from server.api.extension import Extension
+from server.api.judging import Judge
 from server.api.models import ChatCompletionRequest, Message
 from server.api.profiles import require_profile
 from server.api.requests import max_choices, sampling_of, with_seeds
@@ -64,6 +65,7 @@ class _Answer:
     answer_format: AnswerFormat
     choices: tuple[_Choice, ...]
     extension: Extension
+    judge: Judge
     running: Choices
     seconds: float
 
@@ -82,6 +84,18 @@ class _Answer:
         if errors:
             self.extension.request.response_template = {"errors": errors}
         return self.extension.members()
+
+    def finish(self, index: int, end: Finished) -> None:
+        """A choice has ended, and its reader is finished.
+
+        Raises:
+            ApiError: 500, the answer is not what the grammar should have made it.
+        """
+        choice = self.choices[index]
+        choice.end = end
+        verdict = self.judge.judge(choice.reader.message.content, end)
+        if verdict is not None:
+            self.extension.choices[index].validation = verdict.as_dict()
 
 
 async def chat_completions(request: Request, runtime: Runtime) -> Response:
@@ -125,6 +139,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         answer_format=answer_format,
         choices=tuple(_Choice(reader) for reader in readers),
         extension=Extension(count, schema=answer_format.report),
+        judge=Judge(answer_format, served.formats.count_fault),
         running=Choices(served.engine, requests),
         seconds=served.settings.server.request_timeout_seconds,
     )
@@ -173,7 +188,7 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
                 choice.reader.feed(event.text)
             else:
                 choice.reader.finish()
-                choice.end = event
+                answer.finish(index, event)
     return answer.envelope.wrap(
         [
             {
@@ -233,7 +248,7 @@ class _ChunkWriter:
             choice.tokens += event.tokens
             return self._outputs(index, choice.reader.feed(event.text))
         chunks = self._outputs(index, choice.reader.finish())
-        choice.end = event
+        self._answer.finish(index, event)
         return [*chunks, self._finish(index, event)]
 
     def closing(self) -> list[ServerSentEvent]:

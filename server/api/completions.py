@@ -24,6 +24,7 @@ from server.api import shapes, sse
 from server.api.answering import respond
 from server.api.errors import ApiError, to_api_error
 from server.api.extension import Extension
+from server.api.judging import Judge
 from server.api.models import CompletionRequest
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
@@ -58,6 +59,7 @@ class _Answer:
     choices: tuple[_Choice, ...]
     per_prompt: int
     extension: Extension
+    judge: Judge
     running: Choices
     seconds: float
 
@@ -67,6 +69,18 @@ class _Answer:
 
     def usage(self) -> dict[str, Any]:
         return shapes.usage(self.ends, self.per_prompt)
+
+    def finish(self, index: int, end: Finished) -> None:
+        """A choice has ended.
+
+        Raises:
+            ApiError: 500, the answer is not what the grammar should have made it.
+        """
+        choice = self.choices[index]
+        choice.end = end
+        verdict = self.judge.judge("".join(choice.parts), end)
+        if verdict is not None:
+            self.extension.choices[index].validation = verdict.as_dict()
 
     def timings(self) -> dict[str, Any]:
         return shapes.timings(self.ends, self.answer_format)
@@ -122,6 +136,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
         choices=tuple(_Choice(echo) for _, echo in prompts for _ in range(count)),
         per_prompt=count,
         extension=Extension(len(requests), schema=answer_format.report),
+        judge=Judge(answer_format, served.formats.count_fault),
         running=running,
         seconds=served.settings.server.request_timeout_seconds,
     )
@@ -167,7 +182,7 @@ async def _whole(served: Served, wanted: CompletionRequest) -> dict[str, Any]:
                 choice.parts.append(event.text)
                 choice.tokens += event.tokens
             else:
-                choice.end = event
+                answer.finish(index, event)
     return answer.envelope.wrap(
         [
             {
@@ -204,10 +219,11 @@ async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
             async for index, event in events:
                 choice = answer.choices[index]
                 if isinstance(event, TextPiece):
+                    choice.parts.append(event.text)
                     choice.tokens += event.tokens
                     yield _chunk(answer, index, event.text)
                 else:
-                    choice.end = event
+                    answer.finish(index, event)
                     yield _finish(answer, index, event)
         if answer.request.options.include_usage:
             usage = answer.envelope.wrap([], usage=answer.usage(), timings=answer.timings())

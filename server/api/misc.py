@@ -21,13 +21,14 @@ from server.api.validation import read_json, validated
 
 
 async def health(runtime: Runtime) -> Response:
-    """200 while the process lives; what it is doing, and the engine's and the cache's figures."""
+    """200 while the process lives; what it is doing, and figures of engine and cache, and faults."""
     body: dict[str, Any] = {"status": "ok", "state": runtime.state.value}
     if runtime.state is State.READY:
         served = runtime.served
         body["model"] = served.name
         body["engine"] = asdict(served.engine.stats())
         body["grammar_cache"] = served.formats.stats()
+        body["answers"] = {"withheld": served.formats.faults}
     return JSONResponse(body)
 
 

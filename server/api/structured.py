@@ -8,11 +8,13 @@ Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` f
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
@@ -29,12 +31,18 @@ from server.api.formats import (
     TextFormat,
     Wanted,
 )
+from server.validate import AnswerValidator
 
 #: How many grammars are compiled at a time; the rest wait without holding a worker thread.
 _COMPILERS = 2
 
 #: How many compiled schemas can be asked for by their hash; the least recently used one goes.
 _KEPT = 1024
+
+#: Extensions of the schema language are no keywords of JSON Schema, and need no note.
+_OWN_KEYWORDS = "x-"
+
+_T = TypeVar("_T")
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -45,6 +53,7 @@ class AnswerFormat:
 
     compile_ms  how long the grammar's compilation took, or the wait for it; None for free text
     report      what of the schema is enforced (`gabarito.schema`), None where there is no schema
+    validator   of the whole schema, None where there is none
     is_json     whether a structured answer is one JSON text
     """
 
@@ -52,12 +61,18 @@ class AnswerFormat:
     compile_ms: float | None = None
     cache: Literal["hit", "miss"] | None = None
     report: dict[str, Any] | None = None
+    validator: AnswerValidator | None = None
     is_json: bool = True
 
     @property
     def is_structured(self) -> bool:
         """Whether the answer is bound to a grammar, and is content from end to end."""
         return self.grammar is not None
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether the grammar enforces all that was asked for."""
+        return self.grammar is not None and not self.grammar.report.unenforced
 
 
 FREE_TEXT = AnswerFormat()
@@ -79,6 +94,9 @@ class FormatCompiler:
         self._key_order = key_order
         self._limiter: anyio.CapacityLimiter | None = None
         self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
+        self._validators: WeakKeyDictionary[Grammar, AnswerValidator] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._faults = 0
 
     async def compile(self, wanted: Wanted | None) -> AnswerFormat:
         """The grammar of what a request wants.
@@ -90,14 +108,14 @@ class FormatCompiler:
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
         wanted = self.resolved(wanted)
-        asked = wanted.format
-        result = await self._compiled(wanted)
+        result, validator = await self._compiled(wanted)
         return AnswerFormat(
             grammar=result.grammar,
             compile_ms=result.compile_ms,
             cache="hit" if result.hit else "miss",
-            report=_report(result.grammar) if isinstance(asked, JsonSchemaFormat) else None,
-            is_json=isinstance(asked, JsonObjectFormat | JsonSchemaFormat),
+            report=None if validator is None else _report(result.grammar, validator),
+            validator=validator,
+            is_json=validator is not None,
         )
 
     async def keep(self, wanted: Wanted) -> dict[str, Any]:
@@ -112,7 +130,8 @@ class FormatCompiler:
         """
         asked = wanted.format
         assert isinstance(asked, JsonSchemaFormat)
-        result = await self._compiled(wanted)
+        result, validator = await self._compiled(wanted)
+        assert validator is not None
         matcher = result.grammar.start()
         await anyio.to_thread.run_sync(matcher.mask, abandon_on_cancel=True)
         self._kept[result.key] = asked
@@ -121,7 +140,7 @@ class FormatCompiler:
             self._kept.popitem(last=False)
         return {
             "hash": result.key,
-            "schema": _report(result.grammar),
+            "schema": _report(result.grammar, validator),
             "bounds": list(result.grammar.report.bounds),
             "size_bytes": result.grammar.memory_bytes(),
             "states": result.grammar.states,
@@ -164,12 +183,12 @@ class FormatCompiler:
         )
         return replace(wanted, format=asked.model_copy(update={"json_schema": schema}))
 
-    async def _compiled(self, wanted: Wanted) -> CacheResult:
+    async def _compiled(self, wanted: Wanted) -> tuple[CacheResult, AnswerValidator | None]:
         asked = wanted.format
         name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
         shown = name if wanted.field == "response_format" else None
         try:
-            return await self._run(partial(self._get, asked))
+            return await self._run(partial(self._make, asked))
         except GrammarError as error:
             raise to_api_error(error, schema_name=shown, field=wanted.field) from error
         except RecursionError as error:
@@ -201,6 +220,36 @@ class FormatCompiler:
         """The figures of the grammar cache."""
         return asdict(self._cache.stats())
 
+    @property
+    def faults(self) -> int:
+        """How many complete answers did not fit a schema that was enforced whole."""
+        return self._faults
+
+    def count_fault(self) -> None:
+        """There was another of them."""
+        self._faults += 1
+
+    def _make(self, asked: AnyFormat) -> tuple[CacheResult, AnswerValidator | None]:
+        result = self._get(asked)
+        match asked:
+            case JsonSchemaFormat():
+                schema = asked.json_schema.schema_
+                return result, self._validator(result.grammar, {} if schema is None else schema)
+            case JsonObjectFormat():
+                return result, self._validator(result.grammar, _ANY_OBJECT)
+            case _:
+                return result, None
+
+    def _validator(self, grammar: Grammar, schema: dict[str, Any]) -> AnswerValidator:
+        """One for a grammar, as long as it lives: the same schema has the same."""
+        with self._lock:
+            found = self._validators.get(grammar)
+        if found is None:
+            found = AnswerValidator(schema)
+            with self._lock:
+                self._validators[grammar] = found
+        return found
+
     def _get(self, asked: AnyFormat) -> CacheResult:
         cache, vocabulary = self._cache, self._vocabulary
         key_order = self._key_order
@@ -222,13 +271,24 @@ class FormatCompiler:
             schema, vocabulary, strict=strict, whitespace=self._whitespace, key_order=key_order
         )
 
-    async def _run(self, work: Callable[[], CacheResult]) -> CacheResult:
+    async def _run(self, work: Callable[[], _T]) -> _T:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it
             self._limiter = anyio.CapacityLimiter(_COMPILERS)
         # A client that goes away doesn't stop the compilation: the next one will want it.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
 
-def _report(grammar: Grammar) -> dict[str, Any]:
-    unenforced = [issue_dict(issue) for issue in grammar.report.unenforced]
-    return {"enforced": not unenforced, "unenforced": unenforced}
+def _report(grammar: Grammar, validator: AnswerValidator) -> dict[str, Any]:
+    """What was enforced while generating, and what of the rest is checked afterwards."""
+    report = grammar.report
+    unenforced = [
+        {**issue_dict(issue), "checked": validator.checks(issue.keyword, issue.pointer)}
+        for issue in report.unenforced
+    ]
+    facts: dict[str, Any] = {
+        "enforced": not unenforced,
+        "keywords": list(report.enforced),
+        "unenforced": unenforced,
+    }
+    notes = [note for note in report.bounds if not note.startswith(_OWN_KEYWORDS)]
+    return {**facts, "notes": notes} if notes else facts
