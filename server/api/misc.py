@@ -21,7 +21,7 @@ from server.api.validation import read_json, validated
 
 
 async def health(runtime: Runtime) -> Response:
-    """200 while the process lives; what it is doing, and figures of engine and cache, and faults."""
+    """200 while the process lives; what it is doing, its figures and its faults."""
     body: dict[str, Any] = {"status": "ok", "state": runtime.state.value}
     if runtime.state is State.READY:
         served = runtime.served
