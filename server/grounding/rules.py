@@ -38,7 +38,7 @@ from grammar.schema.document import join
 from server.grounding.places import Path, Place, SchemaPlaces
 
 Kind: TypeAlias = Literal["verbatim", "number", "date", "quote", "auto"]
-KINDS: tuple[Kind, ...] = ("verbatim",)
+KINDS: tuple[Kind, ...] = ("verbatim", "number", "date", "quote", "auto")
 KEYWORD = "x-ground"
 _MEMBERS = {
     "kind": KINDS,

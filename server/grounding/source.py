@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 
+from server.grounding.dates import Day, Order, chosen, stated_dates
+from server.grounding.numbers import prepared, stated_numbers, values_of
+from server.grounding.numerals import Stated
 from server.grounding.text import find, normal
 
 
@@ -26,6 +30,27 @@ class Source:
     def folded(self) -> str:
         """The same without differences of case."""
         return self.normal.casefold()
+
+    @cached_property
+    def _prepared(self) -> str:
+        return prepared(self.text)
+
+    @cached_property
+    def _numbers(self) -> list[Stated]:
+        return stated_numbers(self._prepared)
+
+    @cached_property
+    def _days(self) -> tuple[Day, ...]:
+        return tuple(dict.fromkeys(stated_dates(self._prepared, self._numbers)))
+
+    @cached_property
+    def numbers(self) -> frozenset[Fraction]:
+        """The values of all numbers that the text states (see `numbers.py`)."""
+        return frozenset(value for value, _ in values_of(self._prepared, self._numbers))
+
+    def dates(self, order: Order = "any") -> frozenset[Day]:
+        """The dates and months that the text states (see `dates.py`)."""
+        return chosen(self._days, order)
 
     def occurs(self, value: str, *, ignore_case: bool = False) -> bool:
         """Whether a text occurs as a whole; an empty one states nothing, and does."""
