@@ -61,6 +61,8 @@ class Automaton:
     is_last = False
     #: Whether some steps are whole tokens; ``tokens`` tells which.
     takes_tokens = False
+    #: Whether a budget can end the text; see ``marks.TimedText``.
+    is_timed = False
 
     def outcome(self, label: int) -> Outcome:
         """What a label tells the node that pushed the frame below."""
@@ -112,6 +114,14 @@ class Automaton:
     def tokens(self, state: int) -> Collection[int]:
         """The tokens that may be taken as a whole, whatever their bytes."""
         return ()
+
+    def runs(self, state: int) -> bool:
+        """Whether the text goes on that a budget can end."""
+        return False
+
+    def hurried(self, state: int) -> tuple[Automaton, int]:
+        """An automaton and its state that lead to the end of the text, and nowhere else."""
+        raise AssertionError(f"{type(self).__name__} is not timed")
 
     # -- states ---------------------------------------------------------------------------------
 

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full
 from grammar.errors import GrammarSourceError
-from grammar.gbnf import as_content, compile_rules
+from grammar.gbnf import compile_rules
 from grammar.gbnf_syntax import source_error
 from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBudgetError, Rx
+from grammar.rules import as_content
 from grammar.schema.compile import UNLIMITED_FUEL, Budget
 from grammar.style import COMPACT
 from grammar.text import OneOf

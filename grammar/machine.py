@@ -38,7 +38,18 @@ MANY_EXITS = 1000
 class State:
     """A set of leaves, and whether the text may end here. Compared by identity."""
 
-    __slots__ = ("accepts", "bytes", "edges", "few", "ids", "leaves", "loops", "mask", "stuck")
+    __slots__ = (
+        "accepts",
+        "bytes",
+        "edges",
+        "few",
+        "ids",
+        "leaves",
+        "loops",
+        "mask",
+        "runs",
+        "stuck",
+    )
 
     def __init__(self, leaves: tuple[Leaf, ...], accepts: bool) -> None:
         self.leaves = leaves
@@ -48,6 +59,8 @@ class State:
         self.mask: Mask | None = None
         # whether every plain token leads back here
         self.loops = len(leaves) == 1 and leaves[0].automaton.loops(leaves[0].state)
+        # whether it stands in a text that a budget can end
+        self.runs = any(leaf[0].is_timed and leaf[0].runs(leaf[1]) for leaf in leaves)
         self.few = False  # whether the mask has few tokens, so that a list of them pays
         self.stuck = False  # whether it has none
         self.ids: npt.NDArray[np.int32] | None = None
@@ -221,6 +234,17 @@ class Machine:
             leaves += by_bytes.leaves
             accepts |= by_bytes.accepts
         return self._intern(leaves, accepts) if leaves or accepts else None
+
+    def hurry(self, state: State) -> State:
+        """The state where a text that a budget can end is at its end."""
+        leaves = []
+        for automaton, at, stack in state.leaves:
+            if automaton.is_timed:
+                if not automaton.runs(at):
+                    continue
+                automaton, at = automaton.hurried(at)
+            leaves.append(Leaf(automaton, at, stack))
+        return self._intern(leaves, state.accepts)
 
     def after(self, stack: Stack, label: Outcome) -> Behind:
         """What lies behind a terminal that has just ended with ``label``."""

@@ -7,6 +7,7 @@ read without a lock, what is new is made under the workspace's lock.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,13 +51,26 @@ class Grammar:
         """``own_bytes``: an estimate of what terminals hold that no other grammar shares."""
         self.vocabulary = vocabulary
         self.report = report
+        self.region_limit: int | None = None
         self._own_bytes = own_bytes
         with vocabulary.workspace.lock:
             self._machine = Machine(vocabulary, rules, root, styles)
 
     def start(self) -> Matcher:
         """A matcher before the first token."""
-        return Matcher(self._machine, [self._machine.start])
+        return Matcher(self._machine, [self._machine.start], limit=self.region_limit)
+
+    def limited(self, tokens: int | None) -> Grammar:
+        """The same grammar with a budget for the texts that one can end (reasoning).
+
+        Args:
+            tokens: how many tokens they may have together, closing delimiters not counted; then
+                the delimiter is all that can come. A character that the last of them began is
+                finished first. None: any number.
+        """
+        other = copy.copy(self)
+        other.region_limit = tokens
+        return other
 
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
@@ -72,13 +86,25 @@ class Grammar:
 class Matcher:
     """One request's place in a grammar: mask, advance, roll back."""
 
-    __slots__ = ("_finished", "_machine", "_path", "_vocabulary")
+    __slots__ = ("_finished", "_limit", "_machine", "_path", "_spent", "_vocabulary")
 
-    def __init__(self, machine: Machine, path: list[State], finished: int = 0) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        path: list[State],
+        finished: int = 0,
+        *,
+        limit: int | None = None,
+        spent: Sequence[int] = (0,),
+    ) -> None:
         self._machine = machine
         self._vocabulary = machine.vocabulary
         self._path = path  # the state after each advanced token; the first is the start
         self._finished = finished  # how many end-of-sequence tokens were advanced, at the end
+        self._limit = limit
+        self._spent = list(spent)  # of the limit, after each token of the path; only with a limit
+        if limit is not None and len(path) == 1:
+            path[0] = self._within_limit(path[0], 0)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -150,9 +176,23 @@ class Matcher:
             if token in self._vocabulary.eos:
                 self._finished = 1
                 self._path.append(after)
+                if self._limit is not None:
+                    self._spent.append(self._spent[-1])
                 return
             state.edges[token] = after
+        if self._limit is not None:
+            spent = self._spent[-1] + (state.runs and after.runs)
+            self._spent.append(spent)
+            after = self._within_limit(after, spent)
         self._path.append(after)
+
+    def _within_limit(self, state: State, spent: int) -> State:
+        """The state, or its end where the budget of a text is used up."""
+        assert self._limit is not None
+        if not state.runs or spent < self._limit:
+            return state
+        with self._vocabulary.workspace.lock:
+            return self._machine.hurry(state)
 
     def is_accepting(self) -> bool:
         """Whether the text so far is complete; exactly then end-of-sequence tokens are legal."""
@@ -179,11 +219,19 @@ class Matcher:
             raise ValueError(f"can't undo {count} of {len(self._path) - 1} tokens")
         if count:
             del self._path[-count:]
+            if self._limit is not None:
+                del self._spent[-count:]
             self._finished = 0
 
     def copy(self) -> Matcher:
         """An independent matcher at the same place."""
-        return Matcher(self._machine, list(self._path), self._finished)
+        return Matcher(
+            self._machine,
+            list(self._path),
+            self._finished,
+            limit=self._limit,
+            spent=self._spent,
+        )
 
     @property
     def state_id(self) -> int:

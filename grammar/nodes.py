@@ -92,13 +92,18 @@ class Context:
         self._next_uid += 1
         return Stack(self._next_uid, None, (), None, style)
 
-    def push(self, node: Node, place: Place, tail: Stack) -> Stack:
-        """The stack with one more frame; equal stacks are the same object."""
+    def push(self, node: Node, place: Place, tail: Stack, style: Style | None = None) -> Stack:
+        """The stack with one more frame; equal stacks are the same object.
+
+        From a frame with a style on, that one holds; the frame's place must tell it.
+        """
         key = (id(node), place, tail.uid)
         found = self.stacks.get(key)
         if found is None:
             self._next_uid += 1
-            found = self.stacks[key] = Stack(self._next_uid, node, place, tail, tail.style)
+            found = self.stacks[key] = Stack(
+                self._next_uid, node, place, tail, tail.style if style is None else style
+            )
         return found
 
     def either(self, stacks: Iterable[Stack]) -> Stack:
@@ -217,3 +222,24 @@ class Choice(Node):
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         for rule in self.rules:
             context.rules[rule].expand(context, stack, out)
+
+
+class Styled(Node):
+    """A JSON value within other text, in one of some styles of white space.
+
+    Its styles are settled in it, so that a grammar may have many such values, each with its own.
+    """
+
+    def __init__(self, rule: int, styles: Sequence[Style]) -> None:
+        self.rule = rule
+        self.styles = tuple(styles)
+
+    def expand(self, context: Context, stack: Stack, out: Closure) -> None:
+        for style in self.styles:
+            frame = context.push(self, (style.name,), stack, style)
+            context.rules[self.rule].expand(context, frame, out)
+
+    def resume(
+        self, context: Context, place: Place, stack: Stack, label: Outcome, out: Closure
+    ) -> None:
+        context.pop(stack, 0, out)

@@ -13,13 +13,14 @@ of what is there already (a known mask, a known edge) happen in ``machine.py`` w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii, Words, WordTrie
 from grammar.content import Content, Excluding
 from grammar.keys import KeyStrings
+from grammar.marks import MarkedText, TimedText
 from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
@@ -163,6 +164,20 @@ class Workspace:
         """Plain text; ``last``: nothing can follow it."""
         return self.shared(
             ("text", last), lambda: PlainText(self.builder, self.longest_token, last=last)
+        )
+
+    def marked_text(self, marks: Mapping[int, int], *, last: bool) -> MarkedText:
+        """Plain text with characters that stand for tokens (``marks.py``)."""
+        return self._intern(
+            ("marked", last), lambda: MarkedText(self.builder, self.longest_token, marks, last=last)
+        )
+
+    def timed_text(self, marks: Mapping[int, int], closing: Rx) -> TimedText:
+        """The same, before a closing delimiter that can be called for."""
+        after = self.marked_text(marks, last=False)
+        return self._intern(
+            ("timed", closing),
+            lambda: TimedText(self.builder, self.longest_token, marks, closing, after),
         )
 
     def token(self, ids: frozenset[int], *, but: bool) -> OneToken:
