@@ -29,9 +29,11 @@ from grammar.errors import (
     UnsupportedSchemaError,
 )
 from grammar.languages import compile_choice, compile_free_text, compile_gbnf, compile_regex
+from grammar.marks import Marks
 from grammar.matcher import Grammar, Matcher, Report
 from grammar.schema.compile import Budget, compile_json_schema
 from grammar.style import WHITESPACE_MODES
+from grammar.turn import compile_turn
 from grammar.vocabulary import Vocabulary
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "GrammarSourceError",
     "IllegalToken",
     "Issue",
+    "Marks",
     "Matcher",
     "NoLegalContinuation",
     "Report",
@@ -58,5 +61,6 @@ __all__ = [
     "compile_gbnf",
     "compile_json_schema",
     "compile_regex",
+    "compile_turn",
     "schema_key",
 ]

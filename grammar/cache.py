@@ -150,6 +150,20 @@ class GrammarCache:
             lambda: compile_gbnf(text, vocabulary, budget=self._budget),
         )
 
+    def get_made(
+        self, kind: str, source: Any, vocabulary: Vocabulary, make: Callable[[], Grammar]
+    ) -> CacheResult:
+        """A grammar that somebody else makes, for a turn of a chat, say.
+
+        Args:
+            kind, source: all that it is made of, as JSON; ``kind`` tells it from other sources.
+            make: makes it; called once, however many ask for the same meanwhile.
+
+        Raises:
+            Exception: as ``make``.
+        """
+        return self._get(_key(kind, source, vocabulary, {}), make)
+
     def _get(self, key: str, make: Callable[[], Grammar]) -> CacheResult:
         """What is kept under a key, or what ``make`` makes, once for all who ask meanwhile."""
         began = time.perf_counter()

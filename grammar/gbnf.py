@@ -20,6 +20,7 @@ from grammar.errors import GrammarSourceError
 from grammar.gbnf_source import ROOT, Regular, Source
 from grammar.gbnf_syntax import Choice, Name, Repeat, Sequence, Term, Token
 from grammar.nodes import Node, Terminal
+from grammar.regular import Rx
 from grammar.rules import (
     Alternatives,
     Atom,
@@ -70,6 +71,23 @@ def compile_rules(text: str, workspace: Workspace, tokens: TokenIds, max_rules: 
         state = terminal.start(as_content(regular.of(source.rules[ROOT])))
         return Compiled((Terminal(terminal, state),), 0, ())
     return _Maker(source, regular, workspace, tokens, max_rules).make()
+
+
+def regular_language(text: str, workspace: Workspace) -> Rx:
+    """The language of a GBNF text that is regular.
+
+    Raises:
+        GrammarSourceError: it is no GBNF, or not regular.
+    """
+    source = Source(text)
+    source.check()
+    regular = Regular(source, workspace.builder)
+    if ROOT not in regular.names:
+        raise GrammarSourceError(
+            "a grammar whose rules lead back to themselves can't stand within other text",
+            problem="unsupported",
+        )
+    return regular.of(source.rules[ROOT])
 
 
 class _Maker:

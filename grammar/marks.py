@@ -7,8 +7,8 @@ private use and which no text of ours holds. ``MarkedText`` steps such a charact
 by nothing else: the token's text in ordinary tokens is not a way to write it, nor can the private
 character be written.
 
-``TimedText`` is such a text whose end can be called for: ``hurried`` gives the state from which only
-the closing delimiter can be written, after the rest of a character that is begun.
+``TimedText`` is such a text whose end can be called for: ``hurried`` gives the state from which
+only the closing delimiter can be written, after the rest of a character that is begun.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class RuleTable:
         made_at = self._base + len(order)
         nodes: list[Node] = []
         for number in order:
-            alternatives = [
+            parts = [
                 [
                     self._part(
                         item,
@@ -234,7 +234,7 @@ class RuleTable:
                 ]
                 for items in self.rules[number]
             ]
-            nodes.append(Rule(place[number], alternatives, nullable=nullable[number]))
+            nodes.append(Rule(place[number], parts, nullable=nullable[number]))
         return nodes + self.made, place[0]
 
     def _part(

@@ -28,6 +28,7 @@ from parsing.template import Field, ResponseTemplate
 
 CALLS = "tool_calls"
 _PROBE_NAME = "probe_name"
+_ENDS = ("region_close", "region_malformed")
 _EXTRA_KEYS = ("id", "tool_call_id")
 
 
@@ -271,8 +272,8 @@ def read_call(
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where an answer begins. `open`: the field whose region the prompt has left open; `closed`: the
-    field whose region ended just before; `fresh`: nothing at all stands before."""
+    """Where an answer begins. `open`: the field whose region the prompt has left open; `closed`:
+    the field whose region ended just before; `fresh`: nothing at all stands before."""
 
     open: str | None = None
     closed: str | None = None
@@ -298,7 +299,6 @@ def beginning_of(template: ResponseTemplate, prefix: str) -> Beginning:
             opened, closed, fresh = name, None, False
         elif event["type"] == "region_chunk" and implicit and str(event["text"]).strip():
             closed, fresh = None, False
-        elif event["type"] in ("region_close", "region_malformed") and not implicit:
-            if event.get("closed", True):
-                opened, closed = None, name
+        elif event["type"] in _ENDS and not implicit and event.get("closed", True):
+            opened, closed = None, name
     return Beginning(opened, closed, fresh)

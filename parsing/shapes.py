@@ -232,8 +232,8 @@ def pattern_of(node: syntax.Node) -> Pattern:
             return Repeat(pattern_of(item), low, high)
         case syntax.Ahead(item, negative):
             return Look(pattern_of(item), negative)
-        case syntax.Assertion(source) | syntax.Behind(source):
-            raise NotInvertible(f"{source} is not at the beginning")
+        case _:
+            raise NotInvertible(f"{node.source} is not at the beginning")
 
 
 def _sequence(items: Iterable[Pattern]) -> Pattern:

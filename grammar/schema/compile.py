@@ -11,9 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from json.encoder import encode_basestring
 from typing import Any
 
 from grammar.any_order import AnyOrderObjectNode
@@ -26,7 +25,7 @@ from grammar.errors import (
     UnsupportedSchemaError,
 )
 from grammar.matcher import Grammar, Report
-from grammar.nodes import Choice, Node, Terminal
+from grammar.nodes import Choice, Node
 from grammar.objects import Extra, ObjectNode
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
@@ -47,6 +46,7 @@ from grammar.schema.objects import ObjectSpec
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
+from grammar.writing import Writer
 
 UNLIMITED_FUEL = 1 << 60
 KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
@@ -96,12 +96,14 @@ class _Object:
     extras: tuple[int, ...]
     make: type[ObjectNode]
 
-    def node(self, good: Sequence[bool]) -> ObjectNode:
-        """The node, with the properties and keys whose values can be written."""
+    def node(
+        self, good: Sequence[bool], key: Callable[[str], bytes] = lambda name: name.encode()
+    ) -> ObjectNode:
+        """The node, with the properties and keys whose values can be written; ``key`` spells."""
         spec = self.spec
         kept = [i for i, value in enumerate(self.values) if good[value]]
         return self.make(
-            [encode_basestring(spec.names[i])[1:-1].encode() for i in kept],
+            [key(spec.names[i]) for i in kept],
             [self.values[i] for i in kept],
             [spec.required[i] for i in kept],
             [
@@ -160,7 +162,7 @@ def compile_json_schema(
         workspace = vocabulary.current_workspace()
         workspace.builder.refuel(limit.regex_steps)
         try:
-            compiler = _Compiler(document, workspace, limit, KEY_ORDERS[key_order])
+            compiler = SchemaCompiler(document, workspace, limit, KEY_ORDERS[key_order])
             compiler.run()
             if strict and compiler.issues:
                 raise UnsupportedSchemaError(tuple(compiler.issues))
@@ -170,21 +172,35 @@ def compile_json_schema(
         return Grammar(vocabulary, nodes, 0, WHITESPACE_MODES[whitespace], compiler.report())
 
 
-class _Compiler:
+class SchemaCompiler:
+    """One schema on its way to nodes.
+
+    Args:
+        object_node: makes the nodes of objects.
+        writer: how values are written; None for plain JSON.
+        base: how many nodes stand before these in the grammar's list.
+    """
+
     def __init__(
         self,
         document: Document,
         workspace: Workspace,
         budget: Budget,
         object_node: type[ObjectNode],
+        *,
+        writer: Writer | None = None,
+        base: int = 0,
     ) -> None:
         self.object_node = object_node
         self.document = document
         self.workspace = workspace
         self.budget = budget
+        self.writer = Writer(workspace) if writer is None else writer
+        self.base = base
         self.issues: dict[Issue, None] = {}
         self.notes: dict[str, None] = {}
-        self.rules: list[_Rule] = []
+        # Rules are known by their numbers in the grammar; those before are not ours.
+        self.rules: list[_Rule] = [()] * base
         self._numbers: dict[Conjunction, int] = {}
         self._pending: list[tuple[int, Conjunction]] = []
         self._visited: set[str] = set()
@@ -210,7 +226,7 @@ class _Compiler:
     # -- rules ----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Make all rules, from the root; rule 0 is the root."""
+        """Make all rules, from the root, which is the first of ours."""
         self._rule(("",))
         while self._pending:
             number, conjunction = self._pending.pop()
@@ -219,6 +235,7 @@ class _Compiler:
             for alternative in alternatives:
                 self._visited.update(alternative)
                 specs += self._merger.specs(alternative)
+            specs = [s for s in map(self.writer.adapt, specs) if s is not None]
             different = [h.spec for h in dict.fromkeys(map(_Holder, specs))]
             made = [self._from_spec(s) for s in (different if len(specs) > 1 else specs)]
             if len(made) == 1:
@@ -234,7 +251,7 @@ class _Compiler:
         return found
 
     def _new(self, rule: _Rule) -> int:
-        if len(self.rules) >= self.budget.rules:
+        if len(self.rules) - self.base >= self.budget.rules:
             raise SchemaBudgetError(f"more than {self.budget.rules} rules")
         self.rules.append(rule)
         return len(self.rules) - 1
@@ -291,7 +308,7 @@ class _Compiler:
             UnsatisfiableSchemaError: nothing satisfies the root.
         """
         good = self._productive()
-        if not good[0]:
+        if not good[self.base]:
             pointer, keyword = self._blame(good)
             raise UnsatisfiableSchemaError(
                 "no JSON value satisfies this", pointer=pointer, keyword=keyword
@@ -299,12 +316,13 @@ class _Compiler:
         return [
             self._node(rule, good) if good[number] else Choice(())
             for number, rule in enumerate(self.rules)
+            if number >= self.base
         ]
 
     def _blame(self, good: list[bool]) -> tuple[str, str]:
         """Where the contradiction lies: the deepest unsatisfiable subschema that is required."""
         by_rule = {number: conjunction for conjunction, number in self._numbers.items()}
-        number, seen = 0, {0}
+        number, seen = self.base, {self.base}
         while True:
             rule = self.rules[number]
             needed: Sequence[int] = ()
@@ -321,18 +339,11 @@ class _Compiler:
             seen.add(number)
 
     def _node(self, rule: _Rule, good: list[bool]) -> Node:
-        workspace = self.workspace
         if isinstance(rule, tuple):
             return Choice([part for part in rule if good[part]])
-        if isinstance(rule, WordsSpec):
-            words = workspace.words(workspace.trie(tuple(t.encode() for t in rule.texts)))
-            return Terminal(words, words.start())
-        if isinstance(rule, StringSpec):
-            strings = workspace.strings()
-            return Terminal(strings, strings.start(rule.content))
-        if isinstance(rule, NumberSpec):
-            return Terminal(workspace.ascii, workspace.ascii.start(rule.language))
-        return rule.node(good)
+        if isinstance(rule, WordsSpec | StringSpec | NumberSpec):
+            return self.writer.scalar(rule)
+        return rule.node(good, self.writer.key) if isinstance(rule, _Object) else rule.node(good)
 
     # -- report ---------------------------------------------------------------------------------
 

@@ -1,0 +1,324 @@
+"""A whole turn of a chat as one grammar: free text, delimiters, and values of other languages.
+
+Regular stretches become terminals (``marks.MarkedText``, so special tokens are steps in them), JSON
+values keep their own nodes behind a ``Styled``, and ``rules.RuleTable`` ties them together. Nodes
+stand in the grammar's list in this order: those of each value, the rules, the ``Styled`` ones.
+"""
+
+from __future__ import annotations
+
+import json
+
+from grammar.charset import CharSet
+from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full
+from grammar.errors import (
+    GrammarSourceError,
+    Issue,
+    SchemaBudgetError,
+    SchemaError,
+    UnsupportedSchemaError,
+)
+from grammar.gbnf import regular_language
+from grammar.gbnf_syntax import source_error
+from grammar.marks import TEXT, Marks
+from grammar.matcher import Grammar, Report
+from grammar.nodes import Node, Styled
+from grammar.regular import RegexBudgetError, Rx
+from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
+from grammar.schema.compile import KEY_ORDERS, UNLIMITED_FUEL, Budget, SchemaCompiler
+from grammar.schema.document import Document
+from grammar.style import COMPACT, WHITESPACE_MODES
+from grammar.turn_parts import (
+    Alt,
+    Both,
+    Chars,
+    ChoiceValue,
+    Free,
+    GbnfValue,
+    JsonValue,
+    Look,
+    Marked,
+    Part,
+    PatternValue,
+    Repeat,
+    Seq,
+    Text,
+    Timed,
+    Turn,
+    Value,
+)
+from grammar.vocabulary import Vocabulary
+from grammar.workspace import Workspace
+from grammar.writing import GuardedWriter, Writer, without
+
+
+def compile_turn(
+    turn: Turn,
+    vocabulary: Vocabulary,
+    *,
+    whitespace: str = "adaptive",
+    budget: Budget | None = None,
+) -> Grammar:
+    """Compile a turn to a grammar of everything the model may write in it.
+
+    ``Report.unenforced`` has the issues of all values, with pointers as their ``origins`` say.
+
+    Args:
+        whitespace: of JSON values, one of ``WHITESPACE_MODES``.
+        budget: what the compilation may cost; None for the default.
+
+    Raises:
+        SchemaError: a JSON value's schema is at fault; its pointer is as ``origins`` say.
+        GrammarSourceError: another value is at fault, no turn fits, or it costs too much.
+        ValueError: an unknown white-space mode.
+    """
+    if whitespace not in WHITESPACE_MODES:
+        raise ValueError(f"whitespace must be one of {', '.join(WHITESPACE_MODES)}")
+    limit = budget if budget is not None else Budget()
+    with vocabulary.workspace.lock:
+        workspace = vocabulary.current_workspace()
+        workspace.builder.refuel(limit.regex_steps)
+        try:
+            maker = _Maker(turn, workspace, Marks(vocabulary), limit, whitespace)
+            nodes, root = maker.make()
+        except RegexBudgetError as error:
+            raise GrammarSourceError(str(error), problem="too complex") from None
+        finally:
+            workspace.builder.refuel(UNLIMITED_FUEL)
+        return Grammar(vocabulary, nodes, root, (COMPACT,), maker.report())
+
+
+class _Maker:
+    def __init__(
+        self, turn: Turn, workspace: Workspace, marks: Marks, budget: Budget, whitespace: str
+    ) -> None:
+        self._turn = turn
+        self._workspace = workspace
+        self._builder = workspace.builder
+        self._marks = marks
+        self._budget = budget
+        self._styles = WHITESPACE_MODES[whitespace]
+        self._issues: dict[Issue, None] = {}
+        self._notes: dict[str, None] = {}
+        self._enforced: set[str] = set()
+        self._text = self._builder.star(self._builder.chars(TEXT))
+
+    def make(self) -> tuple[list[Node], int]:
+        """The nodes and the root's number."""
+        nodes: list[Node] = []
+        items: list[Item] = []
+        made: list[Node] = []
+        for value in self._turn.values:
+            if isinstance(value, JsonValue):
+                root = len(nodes)
+                nodes += self._json(value, root)
+                items.append(Made(len(made)))
+                made.append(Styled(root, self._styles))
+            else:
+                items.append(Language(self._regular_value(value)))
+        table = RuleTable(self._workspace, self._budget.rules, self._too_many, base=len(nodes))
+        table.made = made
+        _Filler(self, table, items).fill(self._turn.root)
+        table.halve()
+        productive = table.productive()
+        if not productive[0]:
+            raise GrammarSourceError("no turn fits", problem="unsatisfiable")
+        rules, first = table.nodes(productive, self._marks.ids)
+        return nodes + rules, first
+
+    def report(self) -> Report:
+        """What is enforced of all values."""
+        return Report(tuple(sorted(self._enforced)), tuple(self._issues), tuple(self._notes))
+
+    def _too_many(self) -> Exception:
+        return GrammarSourceError(f"more than {self._budget.rules} rules", problem="too complex")
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def _json(self, value: JsonValue, base: int) -> list[Node]:
+        schema = value.schema if isinstance(value.schema, bool) else dict(value.schema)
+        try:
+            size = len(json.dumps(schema, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"is no JSON: {error}") from None
+        if size > self._budget.schema_bytes:
+            raise SchemaBudgetError(
+                f"{size} bytes; at most {self._budget.schema_bytes} are compiled"
+            )
+        workspace = self._workspace
+        writer = GuardedWriter(workspace, value.barred) if value.barred else Writer(workspace)
+        compiler = SchemaCompiler(
+            Document(schema),
+            workspace,
+            self._budget,
+            KEY_ORDERS[value.key_order],
+            writer=writer,
+            base=base,
+        )
+        try:
+            compiler.run()
+            nodes = compiler.nodes()
+        except SchemaError as error:
+            error.pointer, _ = _origin(value, error.pointer)
+            raise
+        report = compiler.report()
+        strict: list[Issue] = []
+        for issue in report.unenforced:
+            shown, is_error = _origin(value, issue.pointer)
+            named = Issue(issue.keyword, shown, issue.reason)
+            if is_error:
+                strict.append(named)
+            self._issues[named] = None
+        if strict:
+            raise UnsupportedSchemaError(tuple(strict))
+        self._notes.update(dict.fromkeys(report.bounds))
+        self._enforced.update(report.enforced)
+        if value.barred:
+            listed = ", ".join(map(repr, value.barred))
+            self._notes[f"no string may hold {listed}, which would end its region"] = None
+        return nodes
+
+    def _regular_value(self, value: PatternValue | ChoiceValue | GbnfValue) -> Rx:
+        builder = self._builder
+        if isinstance(value, ChoiceValue):
+            language = builder.literals(value.choices)
+            self._enforced.add("choice")
+        elif isinstance(value, PatternValue):
+            language = _pattern(self._workspace, value.pattern)
+            self._enforced.add("regex")
+        else:
+            language = regular_language(value.source, self._workspace)
+            self._enforced.add("grammar")
+        language = builder.intersect(language, self._text, without(builder, value.barred))
+        if language.is_empty():
+            raise GrammarSourceError(
+                f"no text of {value.label or 'the value'} is without its delimiters",
+                problem="unsatisfiable",
+            )
+        return language
+
+    # -- regular parts --------------------------------------------------------------------------
+
+    def language(self, part: Part, *, marked: bool = False) -> Rx:
+        """The language of a regular part."""
+        builder = self._builder
+        match part:
+            case Chars(ranges):
+                return builder.chars(CharSet(ranges) & TEXT)
+            case Text(text):
+                return self._marks.language(builder, text) if marked else builder.literal(text)
+            case Seq(items):
+                return self._row(items, marked)
+            case Alt(options):
+                return builder.union(*(self.language(o, marked=marked) for o in options))
+            case Repeat(item, low, high):
+                return builder.repeat(self.language(item, marked=marked), low, high)
+            case Look():
+                return self._row((part,), marked)
+            case Both(left, right):
+                both = (self.language(left, marked=marked), self.language(right, marked=marked))
+                return builder.intersect(*both)
+            case Free(bars):
+                found = builder.union(*map(self.language, bars))
+                everything = builder.universe
+                barred = builder.complement(builder.concat(everything, found, everything))
+                return builder.intersect(self._text, barred)
+            case Marked(item):
+                return self.language(item, marked=True)
+            case _:
+                raise AssertionError(f"{part} is not regular")
+
+    def _row(self, items: tuple[Part, ...], marked: bool) -> Rx:
+        """A sequence, from its end, so that a look-ahead sees what follows it."""
+        builder = self._builder
+        rest = builder.epsilon
+        for item in reversed(items):
+            if isinstance(item, Look):
+                sought = self.language(item.item, marked=marked)
+                begun = builder.concat(sought, builder.universe)
+                rest = builder.intersect(
+                    rest, builder.complement(begun) if item.negative else begun
+                )
+            else:
+                rest = builder.concat(self.language(item, marked=marked), rest)
+        return rest
+
+
+class _Filler:
+    """Fills a table of rules with the parts of a turn."""
+
+    def __init__(self, maker: _Maker, table: RuleTable, values: list[Item]) -> None:
+        self._maker = maker
+        self._table = table
+        self._values = values
+        self._pending: list[tuple[int, Part]] = []
+        self._known: dict[Part, int] = {}
+
+    def fill(self, root: Part) -> None:
+        self._rule(root)
+        while self._pending:
+            number, part = self._pending.pop()
+            self._table.rules[number] = self._alternatives(part)
+
+    def _rule(self, part: Part) -> int:
+        found = self._known.get(part)
+        if found is None:
+            found = self._known[part] = self._table.new()
+            self._pending.append((found, part))
+        return found
+
+    def _alternatives(self, part: Part) -> Alternatives:
+        options = part.options if isinstance(part, Alt) else (part,)
+        return [self._table.joined(self._items(option)) for option in options]
+
+    def _items(self, part: Part) -> list[Item]:
+        maker = self._maker
+        if is_regular(part):
+            return [Language(maker.language(part))]
+        match part:
+            case Seq(items):
+                return [found for item in items for found in self._items(item)]
+            case Value(index):
+                return [self._values[index]]
+            case Timed(text, closing):
+                end = maker.language(closing)
+                whole = self._table.builder.concat(maker.language(text), end)
+                return [Language(whole, end)]
+            case Repeat(item, low, high):
+                return [Called(self._rule(item), low, high)] if high != 0 else []
+            case _:
+                return [Called(self._rule(part))]
+
+
+def is_regular(part: Part) -> bool:
+    """Whether a part is text of a regular language."""
+    match part:
+        case Value() | Timed():
+            return False
+        case Seq(items) | Alt(items):
+            return all(map(is_regular, items))
+        case Repeat(item):
+            return is_regular(item)
+        case _:
+            return True
+
+
+def _origin(value: JsonValue, pointer: str) -> tuple[str, bool]:
+    """What to show for a pointer into a value's schema, and whether issues there are errors."""
+    fitting = [
+        origin
+        for origin in value.origins
+        if pointer == origin[0] or pointer.startswith(origin[0] + "/") or not origin[0]
+    ]
+    prefix, shown, strict = max(fitting, key=lambda origin: len(origin[0]), default=("", "", True))
+    return shown + pointer[len(prefix) :], strict
+
+
+def _pattern(workspace: Workspace, pattern: str) -> Rx:
+    try:
+        return parse_full(workspace.builder, pattern)
+    except RegexSyntaxError as error:
+        raise source_error(pattern, error.position, error.message) from None
+    except RegexUnsupportedError as error:
+        message = f"{error.construct} is not supported"
+        raise source_error(pattern, error.position, message, "unsupported") from None

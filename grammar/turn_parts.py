@@ -1,0 +1,158 @@
+"""The parts that a turn of a chat is described with; ``turn.py`` makes a grammar of them.
+
+Regular parts speak of text. ``Marked`` says that special tokens are written as tokens in it;
+outside of it a part speaks of characters only, so ``Free`` text holds no special token, and none of
+the texts it bars, however their characters are cut into tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of some ranges (first and last code point)."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Exactly this text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Some parts in a row."""
+
+    items: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One of some parts; none of none."""
+
+    options: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A part ``low`` to ``high`` times (None = any number)."""
+
+    item: Part
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What follows, to the end of the ``Seq`` around, begins so (``negative``: does not)."""
+
+    item: Part
+    negative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """What fits both parts, which are regular."""
+
+    left: Part
+    right: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Any text, even none, in which no part of ``bars`` occurs."""
+
+    bars: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A regular part in which special tokens are written as tokens."""
+
+    item: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A regular text and its closing delimiter, of which a budget can cut the text short."""
+
+    text: Part
+    closing: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One of the values of the turn, by its place in the list of them."""
+
+    index: int
+
+
+Part: TypeAlias = Chars | Text | Seq | Alt | Repeat | Look | Both | Free | Marked | Timed | Value
+
+EMPTY = Seq(())
+NOTHING = Alt(())
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValue:
+    """A JSON value within a turn.
+
+    Attributes:
+        schema: its JSON Schema.
+        barred: texts that must not occur in it (see ``writing.GuardedWriter``).
+        origins: what the parts of the schema are: of the longest JSON pointer that fits, what
+            messages and reports say for it, and whether a keyword that can't be enforced below it
+            is an error.
+        key_order: as of ``compile_json_schema``.
+    """
+
+    schema: Mapping[str, Any] | bool
+    barred: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = (("", "", True),)
+    key_order: str = "schema"
+
+
+@dataclass(frozen=True, slots=True)
+class PatternValue:
+    """A text that a regular expression (``compile_regex``) matches, without the barred texts."""
+
+    pattern: str
+    barred: tuple[str, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceValue:
+    """One of some texts; those with a barred text are left out."""
+
+    choices: tuple[str, ...]
+    barred: tuple[str, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GbnfValue:
+    """A text of a GBNF grammar that is regular, without the barred texts."""
+
+    source: str
+    barred: tuple[str, ...] = ()
+    label: str = ""
+
+
+Origin: TypeAlias = tuple[str, str, bool]
+ValueSource: TypeAlias = JsonValue | PatternValue | ChoiceValue | GbnfValue
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A whole turn: its parts, and the values that ``Value`` parts refer to."""
+
+    root: Part
+    values: tuple[ValueSource, ...] = field(default=())

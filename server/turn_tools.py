@@ -1,0 +1,145 @@
+"""Tools of a request: which may be called, and the schema of a region that holds a call.
+
+The forms of `tools` and `tool_choice` are OpenAI's. Everything here is about one call's JSON; what
+stands around it is `turn_plan`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grammar.turn_parts import JsonValue, Origin
+from parsing.inverse import Call, Member
+
+Mode = Literal["none", "auto", "required"]
+
+
+class ToolChoiceError(ValueError):
+    """`tool_choice` names a tool that isn't there, or is none of the forms there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool of the request; `place` is its place in the list."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    strict: bool
+    place: int
+
+    @property
+    def pointer(self) -> str:
+        """Where its parameters stand in the request."""
+        return f"/tools/{self.place}/function/parameters"
+
+
+def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
+    """The functions among a request's tools, nested as in chat completions or flat."""
+    found = []
+    for place, tool in enumerate(tools):
+        function = tool.get("function", tool)
+        parameters = function.get("parameters")
+        if parameters is None:
+            parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+        found.append(Tool(function["name"], parameters, bool(function.get("strict")), place))
+    return tuple(found)
+
+
+def choose(
+    tools: Sequence[Tool], choice: str | Mapping[str, Any] | None
+) -> tuple[Mode, tuple[Tool, ...]]:
+    """Whether tools may or must be called, and which: `tool_choice` in any of its forms.
+
+    Raises:
+        ToolChoiceError: it names a tool that isn't there, or is no such form.
+    """
+    if choice is None:
+        return ("auto" if tools else "none"), tuple(tools)
+    if choice in ("none", "auto", "required"):
+        if choice == "required" and not tools:
+            raise ToolChoiceError("tool_choice is 'required', but there are no tools")
+        mode: Mode = choice  # type: ignore[assignment]  # one of the three
+        return (mode if tools else "none"), tuple(tools)
+    if isinstance(choice, Mapping):
+        kind = choice.get("type")
+        if kind == "function":
+            return "required", _named(tools, [choice.get("function", choice)])
+        if kind == "allowed_tools":
+            allowed = choice.get("allowed_tools", choice)
+            listed = [tool.get("function", tool) for tool in allowed.get("tools", ())]
+            if allowed.get("mode") not in ("auto", "required") or not listed:
+                raise ToolChoiceError("allowed_tools needs a mode (auto, required) and tools")
+            return allowed["mode"], _named(tools, listed)
+    raise ToolChoiceError(f"tool_choice is no form that is known: {choice!r:.200}")
+
+
+def _named(tools: Sequence[Tool], wanted: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
+    by_name = {tool.name: tool for tool in tools}
+    names = [each.get("name") for each in wanted]
+    for name in names:
+        if name not in by_name:
+            raise ToolChoiceError(f"tool_choice names {name!r}, which is not among the tools")
+    return tuple(by_name[name] for name in dict.fromkeys(names) if isinstance(name, str))
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+
+def arguments_value(tool: Tool, barred: tuple[str, ...]) -> JsonValue:
+    """The arguments of a tool by themselves: an object that fits its parameters."""
+    schema = {"$defs": {"a": _parameters(tool)}, **_object("#/$defs/a")}
+    return JsonValue(_draft(schema, [tool]), barred, (("/$defs/a", tool.pointer, tool.strict),))
+
+
+def calls_value(
+    call: Call, tools: Sequence[Tool], barred: tuple[str, ...], most: int | None
+) -> JsonValue:
+    """The body of a region that is a call with its name in it, or a list of up to `most` calls."""
+    options = [_call_schema(order, i, t) for order in call.orders for i, t in enumerate(tools)]
+    one: dict[str, Any] = {"anyOf": options}
+    schema: dict[str, Any] = {"$defs": {f"a{i}": _parameters(t) for i, t in enumerate(tools)}}
+    if call.listed:
+        schema |= {"type": "array", "items": one, "minItems": 1}
+        if most is not None:
+            schema["maxItems"] = most
+    else:
+        schema |= one
+    origins: list[Origin] = [
+        (f"/$defs/a{i}", tool.pointer, tool.strict) for i, tool in enumerate(tools)
+    ]
+    return JsonValue(_draft(schema, tools), barred, tuple(origins))
+
+
+def _call_schema(order: Sequence[Member], at: int, tool: Tool) -> dict[str, Any]:
+    shapes: dict[str, Any] = {
+        "name": {"const": tool.name},
+        "arguments": _object(f"#/$defs/a{at}"),
+        "type": {"const": "function"},
+        "extra": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,40}$"},
+    }
+    return {
+        "type": "object",
+        "properties": {member.key: shapes[member.kind] for member in order},
+        "required": [member.key for member in order if not member.optional],
+        "additionalProperties": False,
+    }
+
+
+def _object(reference: str) -> dict[str, Any]:
+    return {"allOf": [{"$ref": reference}, {"type": "object"}]}
+
+
+def _parameters(tool: Tool) -> Mapping[str, Any]:
+    """A tool's schema, with a base of its own for its references."""
+    if "$id" in tool.parameters:
+        return tool.parameters
+    return {"$id": f"http://tool-{tool.place}.invalid/", **tool.parameters}
+
+
+def _draft(schema: dict[str, Any], tools: Sequence[Tool]) -> dict[str, Any]:
+    """With the dialect that all tools name, if they do."""
+    named = {tool.parameters.get("$schema") for tool in tools}
+    draft = next(iter(named), None) if len(named) == 1 else None
+    return {"$schema": draft, **schema} if isinstance(draft, str) else schema

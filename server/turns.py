@@ -1,0 +1,165 @@
+"""One grammar for a whole turn of the model: the response template and what its regions may hold.
+
+`turn_grammar` is the door. The template says how reasoning, content and tool calls are told apart
+(`parsing.inverse`), the request what each may hold, and `turn_plan` makes one description of both,
+which `grammar.compile_turn` compiles. Grammars are cached by all that determines them.
+
+Where a template can't be inverted, or not for what is asked, there is no grammar but a reason:
+generation is then free, and the parser reads what comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from grammar import (
+    Budget,
+    Grammar,
+    GrammarCache,
+    Issue,
+    Marks,
+    SchemaError,
+    Vocabulary,
+    compile_turn,
+)
+from grammar.turn_parts import ValueSource
+from parsing import ResponseTemplate
+from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, read_call
+from parsing.shapes import NotInvertible
+from server.turn_plan import Plan, Wishes
+from server.turn_tools import Tool, choose, read_tools
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGrammar:
+    """What a turn is bound to.
+
+    grammar   None: nothing is bound; then `reason` says why, or is None if nothing was asked for
+    reason    why the template can't be inverted for this request, by field
+    issues    what of the schemas is not enforced, with pointers into the request
+    key       of the grammar in the cache, with `hit` and `compile_ms` (None without a grammar)
+    begins    where the prompt leaves the model
+    """
+
+    grammar: Grammar | None
+    reason: str | None = None
+    issues: tuple[Issue, ...] = ()
+    key: str | None = None
+    hit: bool = False
+    compile_ms: float | None = None
+    begins: Beginning = field(default_factory=Beginning)
+
+
+def turn_grammar(
+    template: ResponseTemplate,
+    *,
+    vocabulary: Vocabulary,
+    cache: GrammarCache,
+    content: ValueSource | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: str | Mapping[str, Any] | None = None,
+    parallel: bool = True,
+    reasoning_limit: int | None = None,
+    prefix: str = "",
+    whitespace: str = "adaptive",
+    budget: Budget | None = None,
+) -> TurnGrammar:
+    """The grammar of a turn. Blocks while it compiles: call it off the event loop.
+
+    Args:
+        template: the response template that the answer will be read with.
+        content: what the content must be (`grammar.turn_parts.JsonValue` and its like), or None.
+        tools: the request's tools, in OpenAI's form; `strict` ones must be enforceable.
+        tool_choice: OpenAI's: none, auto, required, a function, allowed_tools; None: auto if there
+            are tools.
+        parallel: whether there may be several calls.
+        reasoning_limit: the most tokens of reasoning; 0 for none, None for no limit.
+        prefix: the prompt as text, which may leave a region open.
+        whitespace: of JSON values.
+        budget: of the compilation.
+
+    Raises:
+        ToolChoiceError: `tool_choice` names a tool that isn't there.
+        SchemaError: the content's schema, or a strict tool's, can't be enforced.
+        GrammarSourceError: the content's pattern, choices or grammar is at fault, or the whole is
+            too complex.
+    """
+    all_tools = read_tools(tools)
+    mode, chosen = choose(all_tools, tool_choice)
+    begins = beginning_of(template, prefix)
+    inverse = inverse_of(template)
+    calls = mode == "required" or (bool(all_tools) and CALLS in template.fields)
+    if content is None and not calls and reasoning_limit is None:
+        return TurnGrammar(None, begins=begins)
+    if inverse.faults:
+        return TurnGrammar(None, inverse.reason, begins=begins)
+    issues: list[Issue] = []
+    chosen = tuple(_enforceable(tool, vocabulary, cache, issues) for tool in chosen)
+    wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
+    try:
+        _check_names(template, inverse, wishes)
+        plan = Plan(inverse, _marks(vocabulary), wishes, begins)
+        turn = plan.turn()
+    except NotInvertible as reason:
+        return TurnGrammar(None, str(reason), begins=begins)
+    result = cache.get_made(
+        "turn",
+        {
+            "template": dict(template.source),
+            "content": None if content is None else [type(content).__name__, asdict(content)],
+            "tools": [asdict(tool) for tool in chosen],
+            "mode": mode,
+            "parallel": parallel,
+            "reasoning": wishes.reasoning,
+            "begins": asdict(begins),
+            "whitespace": whitespace,
+        },
+        vocabulary,
+        lambda: compile_turn(turn, vocabulary, whitespace=whitespace, budget=budget),
+    )
+    return TurnGrammar(
+        grammar=result.grammar.limited(reasoning_limit),
+        issues=(*issues, *result.grammar.report.unenforced),
+        key=result.key,
+        hit=result.hit,
+        compile_ms=result.compile_ms,
+        begins=begins,
+    )
+
+
+@lru_cache(maxsize=8)
+def _marks(vocabulary: Vocabulary) -> Marks:
+    return Marks(vocabulary)
+
+
+def _enforceable(
+    tool: Tool, vocabulary: Vocabulary, cache: GrammarCache, issues: list[Issue]
+) -> Tool:
+    """The tool, or, where it is not strict and its schema can't be compiled at all, one that takes
+    any object; that is an issue."""
+    if tool.strict:
+        return tool
+    try:
+        cache.get_json_schema(dict(tool.parameters), vocabulary, strict=False)
+    except SchemaError as error:
+        issues.append(Issue(error.keyword, tool.pointer + error.pointer, error.message))
+        return replace(tool, parameters={"type": "object"})
+    return tool
+
+
+def _check_names(template: ResponseTemplate, inverse: Inverse, wishes: Wishes) -> None:
+    """Every tool that may be called has a name that the template reads back from its opener."""
+    if wishes.mode == "none":
+        return
+    if CALLS not in inverse.regions:
+        raise NotInvertible(f"the template has no field {CALLS!r}")
+    region = inverse.regions[CALLS]
+    assert region.call is not None
+    if region.call.group is None:
+        return
+    for tool in wishes.tools:
+        if read_call(template, region, "{}", tool.name) is None:
+            raise NotInvertible(f"field {CALLS!r}: a call of {tool.name!r} is not read back")
