@@ -168,14 +168,14 @@ class Workspace:
 
     def marked_text(self, marks: Mapping[int, int], *, last: bool) -> MarkedText:
         """Plain text with characters that stand for tokens (``marks.py``)."""
-        return self._intern(
+        return self.shared(
             ("marked", last), lambda: MarkedText(self.builder, self.longest_token, marks, last=last)
         )
 
     def timed_text(self, marks: Mapping[int, int], closing: Rx) -> TimedText:
         """The same, before a closing delimiter that can be called for."""
         after = self.marked_text(marks, last=False)
-        return self._intern(
+        return self.shared(
             ("timed", closing),
             lambda: TimedText(self.builder, self.longest_token, marks, closing, after),
         )

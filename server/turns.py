@@ -158,6 +158,8 @@ def _check_names(template: ResponseTemplate, inverse: Inverse, wishes: Wishes) -
         raise NotInvertible(f"the template has no field {CALLS!r}")
     region = inverse.regions[CALLS]
     assert region.call is not None
+    if region.content.name != "json":
+        raise NotInvertible(f"field {CALLS!r}: content {region.content.name!r} is not inverted")
     if region.call.group is None:
         return
     for tool in wishes.tools:
