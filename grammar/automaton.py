@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from grammar.table import StepTable
 
 if TYPE_CHECKING:
+    from grammar.endings import Ending
     from grammar.regular import Rx
     from grammar.safe import Even
     from grammar.trie import Rests
@@ -54,6 +55,8 @@ class Automaton:
         self._walk_bytes = 0
         #: The steps of wide walks.
         self.table = StepTable()
+        #: How states can be completed, as far as that is known (see ``endings.py``).
+        self.endings: dict[int, tuple[Ending, ...]] = {}
 
     #: Whether labels tell texts apart that walks do not (see ``keys.py``).
     remembers = False

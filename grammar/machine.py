@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
+from grammar.distance import Distance
 from grammar.masks import Mask
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.style import Style
@@ -87,6 +88,7 @@ class Machine:
         self._states: dict[tuple[frozenset[Leaf], bool], State] = {}
         self._after: dict[tuple[Stack, Outcome], Behind] = {}
         self._mask_bytes = 0
+        self._distance: Distance | None = None
         self._merges = any(node.merges for node in rules)
         closure = Closure()
         for style in styles:
@@ -143,6 +145,7 @@ class Machine:
         self._states.clear()
         self._after.clear()
         self.context.stacks.clear()
+        self._distance = None
         self._mask_bytes = 0
 
     # -- transitions ----------------------------------------------------------------------------
@@ -256,6 +259,13 @@ class Machine:
                 self._after.clear()
             found = self._after[key] = Behind(self._distinct(leaves), accepts)
         return found
+
+    @property
+    def distance(self) -> Distance:
+        """How far states are from the end; made on first use."""
+        if self._distance is None:
+            self._distance = Distance(self.context, self.vocabulary)
+        return self._distance
 
     # -- masks ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from grammar.machine import Machine, State
 from grammar.masks import Mask
 from grammar.nodes import Node
 from grammar.style import Style
+from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
 
 
@@ -71,6 +72,10 @@ class Grammar:
         other = copy.copy(self)
         other.region_limit = tokens
         return other
+
+    def shortest(self) -> tuple[int, ...] | None:
+        """The tokens of the shortest answer known; see ``Matcher.shortest_end``."""
+        return self.start().shortest_end()
 
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
@@ -208,6 +213,36 @@ class Matcher:
             return b""
         with self._vocabulary.workspace.lock:
             return self._machine.forced(self._path[-1])
+
+    def distance(self) -> int | None:
+        """Bytes of a text that completes the answer, the shortest one known (see ``distance.py``).
+
+        None where none is known.
+        """
+        with self._vocabulary.workspace.lock:
+            return 0 if self._finished else self._machine.distance.size(self._path[-1])
+
+    def shortest_end(self) -> tuple[int, ...] | None:
+        """Tokens that complete the answer, as few as are known to; without the end token.
+
+        None where no end is known, or the vocabulary can't spell it.
+        """
+        with self._vocabulary.workspace.lock:
+            return () if self._finished else self._machine.distance.tokens(self._path[-1])
+
+    def value_of(self, tokens: Sequence[int]) -> Value | None:
+        """The innermost value within which the last tokens advanced, ``tokens``, were written.
+
+        None where they were not all ordinary ones, or more than were advanced.
+        """
+        if self._finished or len(tokens) >= len(self._path):
+            return None
+        with self._vocabulary.workspace.lock:
+            return enclosing(self._machine, self._path[-1 - len(tokens)], tokens)
+
+    def is_inside(self, value: Value) -> bool:
+        """Whether the answer may still be within a value that ``value_of`` gave."""
+        return not self._finished and is_inside(self._path[-1], value)
 
     def rollback(self, count: int) -> None:
         """Undo the last ``count`` tokens.

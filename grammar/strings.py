@@ -53,6 +53,10 @@ class JsonStrings(Characters):
         assert self.is_possible(content)
         return self.state(("open", 0, self._simplify(content)))
 
+    def around(self) -> tuple[bytes, bytes]:
+        """The opening and the closing."""
+        return self._opening, self._closing
+
     # -- bytes ----------------------------------------------------------------------------------
 
     def successor(self, key: Any, byte: int) -> Hashable | None:

@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 from server.engine.errors import (
+    BudgetTooSmallError,
     ContextOverflowError,
     EngineClosedError,
     IntegrityError,
@@ -44,7 +45,7 @@ from server.engine.types import (
 )
 
 if TYPE_CHECKING:
-    from grammar import Vocabulary
+    from grammar import Grammar, Vocabulary
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Engine(Protocol):
 
         Raises:
             ContextOverflowError: the prompt does not fit.
+            BudgetTooSmallError: the answer is to be closed in fewer tokens than it can be.
             QueueFullError: too many requests wait.
             InvalidRequestError: a token id is not in the vocabulary, or the grammar is for
                 another vocabulary.
@@ -210,6 +212,8 @@ class LocalEngine:
         grammar, ours = request.grammar, self._model.vocabulary
         if grammar is not None and grammar.vocabulary.fingerprint != ours.fingerprint:
             raise InvalidRequestError("grammar", "was compiled for another vocabulary")
+        if grammar is not None and request.closes:
+            self._require_room(request, grammar)
         with self._wakeup:
             self._require_open()
             slots = self._scheduler.slots
@@ -225,6 +229,19 @@ class LocalEngine:
         unknown = next((token for token in tokens if not 0 <= token < size), None)
         if unknown is not None:
             raise InvalidRequestError(field, f"token {unknown} is not in the vocabulary of {size}")
+
+    def _require_room(self, request: GenerationRequest, grammar: Grammar) -> None:
+        """The shortest answer must fit what the request and the context leave."""
+        shortest = grammar.shortest()
+        if shortest is None:
+            raise InvalidRequestError(
+                "truncation", "no end of this grammar's answers can be planned"
+            )
+        context = self._limit - len(request.prompt)
+        most = context if request.max_tokens is None else min(request.max_tokens, context)
+        if len(shortest) > most:
+            is_context = request.max_tokens is None or context < request.max_tokens
+            raise BudgetTooSmallError(len(shortest), most, is_context=is_context)
 
     def _require_open(self) -> None:
         if not self.ready:

@@ -3,6 +3,7 @@
     EngineError
     ├── ModelLoadError            the model file cannot be used            (at start)
     ├── InvalidRequestError       a value is out of range (a ValueError)   (at submit)
+    ├── BudgetTooSmallError       no valid answer has so few tokens        (at submit)
     ├── ContextOverflowError      the prompt does not fit the context      (at submit)
     ├── QueueFullError            too many requests wait already           (at submit)
     ├── EngineClosedError         the engine takes no more requests        (at submit, or as Failed)
@@ -37,6 +38,21 @@ class InvalidRequestError(EngineError, ValueError):
         super().__init__(f"{field}: {reason}")
         self.field = field
         self.reason = reason
+
+
+class BudgetTooSmallError(EngineError):
+    """The answer is to be closed within its tokens, and the shortest valid one has more.
+
+    `needed` is its number of tokens, `allowed` what the request or (`is_context`) the rest of the
+    context leaves.
+    """
+
+    def __init__(self, needed: int, allowed: int, *, is_context: bool) -> None:
+        limit = "the context leaves" if is_context else "max_tokens allows"
+        super().__init__(f"the shortest valid answer needs {needed} tokens, and {limit} {allowed}")
+        self.needed = needed
+        self.allowed = allowed
+        self.is_context = is_context
 
 
 class ContextOverflowError(EngineError):

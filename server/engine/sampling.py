@@ -248,6 +248,20 @@ class Sampler:
         return int(np.count_nonzero(bits))
 
 
+def without(
+    token: int, mask: Mask | None, ids: Ids | None, vocab_size: int
+) -> tuple[Mask, Ids | None]:
+    """A mask, and its ids where they are listed, without one token."""
+    if mask is None:
+        mask = np.full((vocab_size + 31) // 32, 0xFFFFFFFF, dtype=np.uint32)
+        if vocab_size % 32:
+            mask[-1] = (1 << vocab_size % 32) - 1
+    else:
+        mask = mask.copy()
+    mask[token >> 5] &= np.uint32(~(1 << (token & 31)) & 0xFFFFFFFF)
+    return mask, None if ids is None else ids[ids != token]
+
+
 def _require_finite(logits: Logits) -> None:
     # A sum is finite only if every term is; the second look is for sums that overflow.
     with np.errstate(invalid="ignore"):

@@ -23,13 +23,15 @@ import numpy as np
 from grammar import NoLegalContinuation
 from server.engine.forced import WINDOW, Splitter
 from server.engine.model import LanguageModel, Logits
-from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace
+from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace, without
+from server.engine.steering import Steering
 from server.engine.text import TextAssembler
 from server.engine.types import (
     Finished,
     FinishReason,
     GenerationEvent,
     GenerationRequest,
+    SteeringCause,
     TextPiece,
     Timings,
     TokenRecord,
@@ -38,6 +40,9 @@ from server.engine.types import (
 
 if TYPE_CHECKING:
     from grammar import Matcher
+
+
+_PROPOSALS = 8  # so many tokens are judged in one step before the way to the end is taken
 
 
 class Outlet(Protocol):
@@ -70,6 +75,7 @@ class Sequence:
         self._sampler: Sampler | None = None
         self._splitter: Splitter | None = None
         self._matcher: Matcher | None = None
+        self._steering: Steering | None = None
         self._mask: Mask | None = None
         self._ids: Ids | None = None
         self._clock = _Clock()
@@ -108,6 +114,10 @@ class Sequence:
         self._matcher = request.grammar.start()
         if request.forced_runs and not request.trace:
             self._splitter = splitter
+        if request.closes or request.repetition_guard:
+            self._steering = Steering(
+                self._matcher, closes=request.closes, repetition=request.repetition_guard
+            )
         return self._events(self._go_on())
 
     def take(self, logits: Logits) -> list[GenerationEvent]:
@@ -119,6 +129,9 @@ class Sequence:
         """
         assert self.end is None, "the sequence has ended"
         choice = self._sample(logits)
+        if choice is None:
+            self.end = "length"
+            return self._events([])
         record = self._record(choice)
         if choice.token in self._model.info.eos_ids:
             self.end = "stop"
@@ -127,7 +140,8 @@ class Sequence:
 
     # --- the parts of a step ---------------------------------------------------------------
 
-    def _sample(self, logits: Logits) -> Choice:
+    def _sample(self, logits: Logits) -> Choice | None:
+        """Pick a token; None where steering ends the answer instead, which is complete."""
         assert self._sampler is not None, "start() comes first"
         begin = time.perf_counter()
         if not self._sampled:
@@ -137,10 +151,39 @@ class Sequence:
         except NoLegalContinuation as error:
             assert self._matcher is not None, "without a grammar everything is legal"
             raise NoLegalContinuation(self._matcher.describe()) from error
-        self._sampler.accept(choice.token)
-        self._sampled += 1
+        steered: Choice | None = choice
+        if self._steering is not None and self._steering.watches:
+            steered = self._steer(self._steering, choice, logits)
+        if steered is not None:
+            self._sampler.accept(steered.token)
+            self._sampled += 1
         self._clock.sample += time.perf_counter() - begin
-        return choice
+        return steered
+
+    def _steer(self, steering: Steering, first: Choice, logits: Logits) -> Choice | None:
+        """The choice, or another where steering doesn't admit it; None: the answer ends here."""
+        assert self._sampler is not None
+        choice, mask, ids = first, self._mask, self._ids
+        for _ in range(_PROPOSALS):
+            if choice.token in self._model.info.eos_ids:
+                return choice._replace(diagnostics=first.diagnostics)
+            if steering.admits(choice.token, self._room - 1):
+                return choice._replace(diagnostics=first.diagnostics)
+            steering.mark(self.completion_tokens, self._limiting)
+            mask, ids = without(choice.token, mask, ids, self._model.vocab_size)
+            if not mask.any():
+                break
+            choice = self._sampler.sample(logits, mask, ids)
+        token = steering.planned()
+        if token is None:
+            assert self._matcher is not None
+            if self._matcher.is_accepting():
+                return None
+            steering.give_up()
+            return first
+        only = np.array([token], dtype=np.int32)
+        choice = self._sampler.sample(logits, None, only)
+        return choice._replace(diagnostics=first.diagnostics)
 
     def _append(self, record: TokenRecord) -> TextPiece | None:
         """Make a token part of the answer, which ends if that completes a stop string."""
@@ -151,6 +194,8 @@ class Sequence:
         elif self._matcher is not None:
             begin = time.perf_counter()
             self._matcher.advance(record.id)
+            if self._steering is not None:
+                self._steering.took(record.id)
             self._clock.mask += time.perf_counter() - begin
         return piece
 
@@ -182,7 +227,10 @@ class Sequence:
             return []
         assert self._matcher is not None
         begin = max(len(self.request.prompt), len(self.tokens) - WINDOW)
-        return self._splitter.plan(self._matcher, self.tokens[begin:])
+        run = self._splitter.plan(self._matcher, self.tokens[begin:])
+        if self._steering is not None and not self._steering.admits_run(run, self._room):
+            return []  # the model finds a shorter way to spell it
+        return run
 
     def _only_token(self) -> list[int]:
         """The token that alone is legal; the mask is up to date."""
@@ -190,11 +238,22 @@ class Sequence:
             return []
         return [int(self._ids[0])]
 
-    def _is_full(self) -> bool:
+    @property
+    def _room(self) -> int:
+        """How many tokens the answer may still have."""
+        room = self._limit - len(self.tokens)
         most = self.request.max_tokens
-        return (most is not None and self.completion_tokens >= most) or (
-            len(self.tokens) >= self._limit
-        )
+        return room if most is None else min(room, most - self.completion_tokens)
+
+    @property
+    def _limiting(self) -> SteeringCause:
+        """Which limit the answer will meet first."""
+        most = self.request.max_tokens
+        rest = self._limit - len(self.request.prompt)
+        return "context" if most is None or rest < most else "max_tokens"
+
+    def _is_full(self) -> bool:
+        return self._room <= 0
 
     def _look_ahead(self) -> bool:
         """Get the next step's mask; whether the end tokens are all it allows."""
@@ -243,11 +302,17 @@ class Sequence:
     def _finished(self) -> Finished:
         assert self.end is not None
         stop_sequence = self._text.stop_sequence
+        steering = self._steering
+        if steering is not None and steering.closes and self.end == "length":
+            steering.mark(self.completion_tokens, self._limiting)
+        steered = None if steering is None else steering.steered
+        reason = self.end if steered is None else "length"
         return Finished(
-            reason=self.end if stop_sequence is None else "stop",
+            reason=reason if stop_sequence is None else "stop",
             stop_sequence=stop_sequence,
             usage=Usage(len(self.request.prompt), self.completion_tokens, self.cached_tokens),
             timings=self._clock.timings(self._sampled + self._forced, self._forced),
+            steered=steered,
         )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from grammar import Grammar
 
 FinishReason = Literal["stop", "length"]
+SteeringCause = Literal["max_tokens", "context", "repetition"]
 
 _NO_BIAS: Mapping[int, float] = MappingProxyType({})
 
@@ -110,6 +111,11 @@ class GenerationRequest:
     trace         attach `StepDiagnostics` to every token, and report a sampled end token too
     forced_runs   take text that the grammar forces without a step for each token, where the engine
                   does so at all; a trace never does, since it shows what every step would be
+    closes        bring the answer to a legal end within its tokens (see `steering.py`); without a
+                  grammar every end is one
+    repetition_guard
+                  so many tokens that repeat themselves end the value they stand in; 0 = off, and
+                  without a grammar there are no values
     """
 
     prompt: tuple[int, ...]
@@ -120,8 +126,11 @@ class GenerationRequest:
     top_logprobs: int | None = None
     trace: bool = False
     forced_runs: bool = True
+    closes: bool = False
+    repetition_guard: int = 0
 
     def __post_init__(self) -> None:
+        _require(self.repetition_guard >= 0, "repetition_guard", "≥ 0")
         _require(bool(self.prompt), "prompt", "at least one token long")
         _require(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", "≥ 1")
         _require(all(self.stop), "stop", "made of strings that are not empty")
@@ -216,13 +225,26 @@ class TextPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class Steered:
+    """Where an answer was first led towards an end: the index of the first token that was not free
+    (the number of tokens, if the answer was only cut where it was complete), and why."""
+
+    token: int
+    cause: SteeringCause
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
-    """The regular end. `stop_sequence` is the stop string that ended it, if one did."""
+    """The regular end. `stop_sequence` is the stop string that ended it, if one did.
+
+    The end of an answer that was `steered` is not the model's own, so its reason is "length".
+    """
 
     reason: FinishReason
     stop_sequence: str | None
     usage: Usage
     timings: Timings
+    steered: Steered | None = None
 
 
 @dataclass(frozen=True, slots=True)
