@@ -113,7 +113,11 @@ class _Walker:
             ids = np.concatenate([ids, *self.arrays])
         if len(ids) <= FEW and base is None:
             return Walk(ids, None, exits)
-        return Walk(ids[:0], self._pack(ids, base), exits)
+        mask = self._pack(ids, base)
+        flags = np.unpackbits(mask.view(np.uint8), bitorder="little")
+        if np.count_nonzero(flags) <= FEW:
+            return Walk(np.flatnonzero(flags).astype(np.int32), None, exits)
+        return Walk(ids[:0], mask, exits)
 
     def _plain(self, state: int) -> Mask | None:
         """The plain tokens that stay, if that is known without running the automaton over all."""
