@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from server.api import sse
 from server.api.models import ChatCompletionRequest, CompletionRequest
+from server.api.repairing import HeldChoices
 from server.api.running import Choices, until_disconnect
 from server.api.runtime import Runtime, Served
 from server.api.validation import read_json, validated
@@ -26,7 +27,7 @@ class Answer(Protocol):
     """An answer that is being generated."""
 
     @property
-    def running(self) -> Choices:
+    def running(self) -> Choices | HeldChoices:
         """Its generations."""
 
 

@@ -12,9 +12,10 @@ Read next: `server/api/running.py` for the generations, `server/deltas.py` for t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -25,11 +26,13 @@ from starlette.responses import Response
 from parsing import ResponseTemplate
 from server.api import shapes, sse
 from server.api.answering import respond
+from server.api.demands import grounding_of, loop_of
 from server.api.errors import to_api_error
 from server.api.extension import Extension
 from server.api.judging import Judge
 from server.api.models import ChatCompletionRequest, Message
 from server.api.profiles import require_profile
+from server.api.repairing import AttemptEvent, HeldChoices
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
@@ -66,7 +69,7 @@ class _Answer:
     choices: tuple[_Choice, ...]
     extension: Extension
     judge: Judge
-    running: Choices
+    running: Choices | HeldChoices
     seconds: float
 
     @property
@@ -85,7 +88,24 @@ class _Answer:
             self.extension.request.response_template = {"errors": errors}
         return self.extension.members()
 
-    def finish(self, index: int, end: Finished) -> None:
+    @property
+    def spent(self) -> list[Finished]:
+        """What all attempts took, those of rejected answers first."""
+        earlier = self.running.spent if isinstance(self.running, HeldChoices) else []
+        return [*earlier, *self.ends]
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """`usage` of all attempts."""
+        return shapes.usage(self.spent, len(self.choices))
+
+    @property
+    def timings(self) -> dict[str, Any]:
+        """`timings` of all attempts."""
+        in_turn = isinstance(self.running, HeldChoices) and len(self.choices) == 1
+        return shapes.timings(self.spent, self.answer_format, in_turn=in_turn)
+
+    async def finish(self, index: int, end: Finished) -> None:
         """A choice has ended, and its reader is finished.
 
         Raises:
@@ -93,9 +113,11 @@ class _Answer:
         """
         choice = self.choices[index]
         choice.end = end
-        verdict = self.judge.judge(choice.reader.message.content, end)
+        if isinstance(self.running, HeldChoices):
+            return  # it has been judged
+        verdict = await self.judge.judge(choice.reader.message.content, end)
         if verdict is not None:
-            self.extension.choices[index].validation = verdict.as_dict()
+            verdict.tell(self.extension.choices[index])
 
 
 async def chat_completions(request: Request, runtime: Runtime) -> Response:
@@ -118,12 +140,14 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     asked = None if asked is None else served.formats.resolved(asked)
     require_profile(wanted, asked, served.dialects, default=served.settings.grammar.profile)
     answer_format = await served.formats.compile(asked)
-    prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
+    grounding = await grounding_of(wanted, answer_format)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
+    loop = loop_of(wanted, answer_format, max_tokens=limit)
+    prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
     requests = [
         GenerationRequest(
             prompt=tuple(tokens),
-            max_tokens=limit,
+            max_tokens=limit if loop is None else loop.budget,
             sampling=each,
             stop=wanted.stops,
             grammar=answer_format.grammar,
@@ -131,29 +155,56 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         )
         for each in with_seeds(sampling, count)
     ]
-    readers = [_reader(template, answer_format, prompt) for _ in requests]
+    reader = partial(_reader, template, answer_format, prompt)
+    extension = Extension(count, schema=answer_format.report)
+    judge = Judge(answer_format, served.formats.count_fault, grounding)
+    running: Choices | HeldChoices
+    if loop is None and (grounding is None or grounding.on_ungrounded != "null"):
+        running = Choices(served.engine, requests)
+    else:
+        running = HeldChoices(
+            served.engine,
+            requests,
+            judge=judge,
+            reader=reader,
+            extension=extension,
+            loop=loop,
+            prompter=partial(_prompt_again, served, wanted),
+        )
     kind = "chat.completion.chunk" if wanted.stream else "chat.completion"
     return _Answer(
         request=wanted,
         envelope=shapes.Envelope("chatcmpl", kind, served.name, served.fingerprint),
         answer_format=answer_format,
-        choices=tuple(_Choice(reader) for reader in readers),
-        extension=Extension(count, schema=answer_format.report),
-        judge=Judge(answer_format, served.formats.count_fault),
-        running=Choices(served.engine, requests),
+        choices=tuple(_Choice(reader()) for _ in requests),
+        extension=extension,
+        judge=judge,
+        running=running,
         seconds=served.settings.server.request_timeout_seconds,
     )
 
 
-def _prompt(served: Served, wanted: ChatCompletionRequest) -> tuple[RenderedPrompt, list[int]]:
+def _prompt(
+    served: Served, wanted: ChatCompletionRequest, more: Sequence[Mapping[str, Any]] = ()
+) -> tuple[RenderedPrompt, list[int]]:
+    """The prompt and its tokens; `more` are turns behind the conversation."""
     kwargs = dict(wanted.chat_template_kwargs or {})
     if wanted.reasoning_effort is not None:
         kwargs.setdefault("reasoning_effort", wanted.reasoning_effort)
-    prompt = served.chat_template.render([_turn(m) for m in wanted.messages], kwargs=kwargs)
+    turns = [*(_turn(message) for message in wanted.messages), *more]
+    prompt = served.chat_template.render(turns, kwargs=kwargs)
     info = served.engine.info
     return prompt, tokenize_prompt(
         prompt, served.engine, bos_token=info.bos_token, add_bos=info.add_bos
     )
+
+
+async def _prompt_again(
+    served: Served, wanted: ChatCompletionRequest, more: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    work = partial(_prompt, served, wanted, more)
+    _, tokens = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return tokens
 
 
 def _turn(message: Message) -> dict[str, Any]:
@@ -186,9 +237,9 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
             if isinstance(event, TextPiece):
                 choice.tokens += event.tokens
                 choice.reader.feed(event.text)
-            else:
+            elif isinstance(event, Finished):
                 choice.reader.finish()
-                answer.finish(index, event)
+                await answer.finish(index, event)
     return answer.envelope.wrap(
         [
             {
@@ -199,8 +250,8 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
             }
             for index, choice in enumerate(answer.choices)
         ],
-        usage=shapes.usage(answer.ends, len(answer.choices)),
-        timings=shapes.timings(answer.ends, answer.answer_format),
+        usage=answer.usage,
+        timings=answer.timings,
         **answer.extras,
     )
 
@@ -215,6 +266,9 @@ async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
             async for index, event in events:
                 for chunk in writer.chunks(index, event):
                     yield chunk
+                if isinstance(event, Finished):
+                    await answer.finish(index, event)
+                    yield writer.finish(index, event)
         for chunk in writer.closing():
             yield chunk
     except Exception as error:
@@ -241,15 +295,20 @@ class _ChunkWriter:
             chunks += self._outputs(index, self._answer.choices[index].reader.start())
         return chunks
 
-    def chunks(self, index: int, event: TextPiece | Finished) -> list[ServerSentEvent]:
+    def chunks(
+        self, index: int, event: TextPiece | Finished | AttemptEvent
+    ) -> list[ServerSentEvent]:
         """What one event of one choice says."""
         choice = self._answer.choices[index]
-        if isinstance(event, TextPiece):
-            choice.tokens += event.tokens
-            return self._outputs(index, choice.reader.feed(event.text))
-        chunks = self._outputs(index, choice.reader.finish())
-        self._answer.finish(index, event)
-        return [*chunks, self._finish(index, event)]
+        match event:
+            case TextPiece():
+                choice.tokens += event.tokens
+                return self._outputs(index, choice.reader.feed(event.text))
+            case AttemptEvent():
+                attempt = {"choice": index, **event.as_dict()}
+                return [sse.event(self._wrap([], attempt=attempt), name=event.name)]
+            case _:
+                return self._outputs(index, choice.reader.finish())
 
     def closing(self) -> list[ServerSentEvent]:
         """The usage chunk, where it was asked for."""
@@ -260,8 +319,8 @@ class _ChunkWriter:
             sse.event(
                 answer.envelope.wrap(
                     [],
-                    usage=shapes.usage(answer.ends, len(answer.choices)),
-                    timings=shapes.timings(answer.ends, answer.answer_format),
+                    usage=answer.usage,
+                    timings=answer.timings,
                 )
             )
         ]
@@ -283,13 +342,14 @@ class _ChunkWriter:
     def _delta(self, index: int, delta: dict[str, Any]) -> ServerSentEvent:
         return sse.event(self._wrap([self._choice(index, delta, None)]))
 
-    def _finish(self, index: int, end: Finished) -> ServerSentEvent:
+    def finish(self, index: int, end: Finished) -> ServerSentEvent:
+        """The choice's last chunk, once the answer knows of its end."""
         answer = self._answer
         more: dict[str, Any] = {}
         if len(answer.ends) == len(answer.choices):  # the last one
             more = answer.extras
             if not self._with_usage:
-                more["timings"] = shapes.timings(answer.ends, answer.answer_format)
+                more["timings"] = answer.timings
         return sse.event(self._wrap([self._choice(index, {}, end.reason)], **more))
 
     def _choice(self, index: int, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:

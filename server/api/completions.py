@@ -70,7 +70,7 @@ class _Answer:
     def usage(self) -> dict[str, Any]:
         return shapes.usage(self.ends, self.per_prompt)
 
-    def finish(self, index: int, end: Finished) -> None:
+    async def finish(self, index: int, end: Finished) -> None:
         """A choice has ended.
 
         Raises:
@@ -78,9 +78,9 @@ class _Answer:
         """
         choice = self.choices[index]
         choice.end = end
-        verdict = self.judge.judge("".join(choice.parts), end)
+        verdict = await self.judge.judge("".join(choice.parts), end)
         if verdict is not None:
-            self.extension.choices[index].validation = verdict.as_dict()
+            verdict.tell(self.extension.choices[index])
 
     def timings(self) -> dict[str, Any]:
         return shapes.timings(self.ends, self.answer_format)
@@ -129,13 +129,16 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
         overflow = to_api_error(error)
         overflow.param = "prompt"
         raise overflow from error
+    extension = Extension(len(requests), schema=answer_format.report)
+    if answer_format.bound is not None and answer_format.bound.says_ground:
+        extension.warn("x-ground is not checked in plain completions, only in chat.")
     return _Answer(
         request=wanted,
         envelope=shapes.Envelope("cmpl", "text_completion", served.name, served.fingerprint),
         answer_format=answer_format,
         choices=tuple(_Choice(echo) for _, echo in prompts for _ in range(count)),
         per_prompt=count,
-        extension=Extension(len(requests), schema=answer_format.report),
+        extension=extension,
         judge=Judge(answer_format, served.formats.count_fault),
         running=running,
         seconds=served.settings.server.request_timeout_seconds,
@@ -182,7 +185,7 @@ async def _whole(served: Served, wanted: CompletionRequest) -> dict[str, Any]:
                 choice.parts.append(event.text)
                 choice.tokens += event.tokens
             else:
-                answer.finish(index, event)
+                await answer.finish(index, event)
     return answer.envelope.wrap(
         [
             {
@@ -223,7 +226,7 @@ async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
                     choice.tokens += event.tokens
                     yield _chunk(answer, index, event.text)
                 else:
-                    answer.finish(index, event)
+                    await answer.finish(index, event)
                     yield _finish(answer, index, event)
         if answer.request.options.include_usage:
             usage = answer.envelope.wrap([], usage=answer.usage(), timings=answer.timings())

@@ -1,66 +1,134 @@
-"""What is said of a finished answer: whether it is complete, and whether it is valid.
+"""What is said of a finished answer: is it complete, is it valid, is it grounded?
 
     cut off (token limit, a stop string)        complete: false; nothing more is claimed
     complete, of a pattern, choice or grammar   complete: true; the grammar saw to the rest
-    complete JSON                               judged by a full validator of the whole schema
+    complete JSON                               judged by a full validator of the whole schema, and,
+                                                where that is asked for, against its source
 
 Invariant: an answer to a schema that was enforced whole is never sent if it is complete and not
 valid. That would be a fault of this server (the grammar and the validator disagree): it is logged,
 counted, and a 500.
 
-Read next: `server/validate.py`; `server/api/extension.py`, where the facts go.
+Read next: `server/validate.py`, `server/grounding/`; `server/api/extension.py`, where the facts go.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import anyio.to_thread
 
 from server.api.errors import NO_RETRY, SERVER_ERROR, ApiError
+from server.api.extension import ChoiceFacts
 from server.api.structured import AnswerFormat
 from server.engine.types import Finished
+from server.grounding import Rule, Source, Ungrounded, check, nulled
+from server.repair import Reason
 from server.validate import Validation
 
+OnUngrounded: TypeAlias = Literal["report", "repair", "null"]
+
+#: Most characters of a value in a reason that is put into words.
+_MAX_VALUE = 200
+
 LOGGER = logging.getLogger("gabarito.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Grounding:
+    """What an answer is to be grounded in.
+
+    rules          which values, and how
+    source         the text
+    on_ungrounded  a value that is not grounded is reported only; makes the answer one to be
+                   repaired; or becomes null
+    """
+
+    rules: tuple[Rule, ...]
+    source: Source
+    on_ungrounded: OnUngrounded = "report"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is known of a finished answer.
 
-    cut_off     why it is not complete: `length` or `stop_sequence`; None: it is
-    validation  what a full validator found; None: none was asked
+    written      the answer as the model wrote it
+    cut_off      why it is not complete: `length` or `stop_sequence`; None: it is
+    validation   what a full validator found; None: none was asked
+    ungrounded   values that the source does not state; None: nobody looked
+    intolerable  those of them that may not be sent
+    with_nulls   the answer with null in their place, as far as the schema allows; None: unchanged
     """
 
-    cut_off: str | None
+    written: str
+    cut_off: str | None = None
     validation: Validation | None = None
+    ungrounded: tuple[Ungrounded, ...] | None = None
+    intolerable: tuple[Ungrounded, ...] = ()
+    with_nulls: str | None = None
 
     @property
     def is_invalid(self) -> bool:
         """Whether the answer is complete and does not fit its schema."""
         return self.validation is not None and self.validation.valid is False
 
-    def as_dict(self) -> dict[str, Any]:
-        """`gabarito.validation`."""
+    def tell(self, facts: ChoiceFacts) -> None:
+        """Enter what is known into the answer's `gabarito` object."""
         if self.cut_off is not None:
-            return {"complete": False, "reason": self.cut_off}
+            facts.validation = {"complete": False, "reason": self.cut_off}
+            return
         found = {} if self.validation is None else self.validation.as_dict()
-        return {"complete": True, **found}
+        facts.validation = {"complete": True, **found}
+        if self.ungrounded is not None:
+            facts.grounding = {
+                "ungrounded": [each.as_dict() for each in self.ungrounded],
+                **({} if self.with_nulls is None else {"nulled": True}),
+            }
+
+    def reasons(self, *, max_tokens: int | None = None) -> tuple[Reason, ...]:
+        """Why the answer is not good enough; none: nothing is wrong with it."""
+        if self.cut_off == "length":
+            where = "where the context ends" if max_tokens is None else f"at {max_tokens} tokens"
+            return (Reason("truncated", f"the answer was cut off {where}"),)
+        if self.cut_off is not None:
+            text = "the answer broke off before it was complete, at a stop string"
+            return (Reason(self.cut_off, text),)
+        if self.is_invalid:
+            assert self.validation is not None
+            return tuple(
+                Reason(
+                    "invalid",
+                    violation.message,
+                    violation.pointer,
+                    {"keyword": violation.keyword, "schema_pointer": violation.schema_pointer},
+                )
+                for violation in self.validation.violations
+            )
+        return tuple(
+            Reason("ungrounded", _stated(each), each.pointer, _shown(each))
+            for each in self.intolerable
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Judges the finished answers of one request.
 
-    on_fault  is told of an answer that a right grammar would not have allowed
+    on_fault   is told of an answer that a right grammar would not have allowed
+    grounding  what they are to be grounded in, where that was asked for
     """
 
     answer_format: AnswerFormat
     on_fault: Callable[[], None]
+    grounding: Grounding | None = None
 
-    def judge(self, text: str, end: Finished) -> Verdict | None:
+    async def judge(self, content: str, end: Finished) -> Verdict | None:
         """The verdict on one answer; None where it was bound to nothing.
 
         Raises:
@@ -69,18 +137,20 @@ class Judge:
         if not self.answer_format.is_structured:
             return None
         cut_off = _cut_off(end)
-        validator = self.answer_format.validator
-        if cut_off is not None or validator is None:
-            return Verdict(cut_off)
-        verdict = Verdict(None, validator.check_text(text))
-        if verdict.is_invalid and self.answer_format.is_enforced:
-            raise self._fault(verdict)
-        return verdict
+        bound = self.answer_format.bound
+        if cut_off is not None or bound is None:
+            return Verdict(content, cut_off)
+        validation = bound.validator.check_text(content)
+        if validation.valid is False and self.answer_format.is_enforced:
+            raise self._fault(validation)
+        if self.grounding is None or validation.valid is False:
+            return Verdict(content, validation=validation)
+        work = partial(_grounded, content, validation, self.grounding, bound.schema)
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
-    def _fault(self, verdict: Verdict) -> ApiError:
+    def _fault(self, validation: Validation) -> ApiError:
         self.on_fault()
-        assert verdict.validation is not None
-        errors = [violation.as_dict() for violation in verdict.validation.violations]
+        errors = [violation.as_dict() for violation in validation.violations]
         LOGGER.error("an answer does not fit a schema that was enforced whole: %s", errors)
         return ApiError(
             500,
@@ -93,7 +163,54 @@ class Judge:
         )
 
 
+def ungrounded_error(verdict: Verdict) -> ApiError:
+    """What a client is told that wanted null for values that can't be null."""
+    places = ", ".join(each.pointer or "(root)" for each in verdict.intolerable)
+    return ApiError(
+        422,
+        f"The source does not state these values of the answer: {places}. They can't become null, "
+        "as 'on_ungrounded' says: the schema doesn't allow null there.",
+        kind="answer_error",
+        param="on_ungrounded",
+        code="ungrounded",
+        extra={
+            "content": verdict.written,
+            "ungrounded": [each.as_dict() for each in verdict.intolerable],
+        },
+    )
+
+
 def _cut_off(end: Finished) -> str | None:
     if end.reason == "length":
         return "length"
     return None if end.stop_sequence is None else "stop_sequence"
+
+
+def _grounded(
+    content: str, validation: Validation, grounding: Grounding, schema: dict[str, Any]
+) -> Verdict:
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        return Verdict(content, validation=validation)
+    found = check(value, grounding.rules, grounding.source)
+    verdict = Verdict(content, validation=validation, ungrounded=found)
+    if not found or grounding.on_ungrounded == "report":
+        return verdict
+    if grounding.on_ungrounded == "repair":
+        return replace(verdict, intolerable=found)
+    value, left = nulled(value, found, schema)
+    text = json.dumps(value, ensure_ascii=False)
+    return replace(verdict, intolerable=left, with_nulls=text)
+
+
+def _stated(each: Ungrounded) -> str:
+    """The reason, with the value in it."""
+    value = json.dumps(each.value, ensure_ascii=False)
+    if value in each.reason:
+        return each.reason
+    return f"{value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + '…'}: {each.reason}"
+
+
+def _shown(each: Ungrounded) -> dict[str, Any]:
+    return {"value": each.value, "kind": each.kind}

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
+from server.api.checked import CheckedRequest
 from server.api.fields import (
     MAX_TOP_LOGPROBS,
     AcceptedFlag,
@@ -195,7 +196,7 @@ class SampledRequest(FormattedRequest):
         return self.stream_options or StreamOptions()
 
 
-class ChatCompletionRequest(SampledRequest):
+class ChatCompletionRequest(SampledRequest, CheckedRequest):
     """`POST /v1/chat/completions`."""
 
     messages: list[Message] = Field(min_length=1, description="The conversation so far.")

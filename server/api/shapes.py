@@ -112,14 +112,17 @@ def usage(ends: Sequence[Finished], choices_per_prompt: int = 1) -> dict[str, An
     }
 
 
-def timings(ends: Sequence[Finished], answer_format: AnswerFormat) -> dict[str, Any]:
+def timings(
+    ends: Sequence[Finished], answer_format: AnswerFormat, *, in_turn: bool = False
+) -> dict[str, Any]:
     """Where the time of an answer went, in milliseconds.
 
     With several choices, which run side by side, the waits are the longest ones, and times a token
-    are means. `mask_share` is the part of the decoding time that was spent in the grammar,
+    are means; of attempts, which run `in_turn`, the waits are summed. `mask_share` is the part of the decoding time that was spent in the grammar,
     `forced_tokens` how many of the tokens the schema left no choice about.
     """
     all_timings = [end.timings for end in ends]
+    wait = sum if in_turn else max
     tokens = sum(timing.tokens for timing in all_timings)
     decode_ms = sum(timing.decode_ms for timing in all_timings)
     mask_ms = sum(timing.mask_ms for timing in all_timings)
@@ -128,9 +131,9 @@ def timings(ends: Sequence[Finished], answer_format: AnswerFormat) -> dict[str, 
             "compile_ms": _rounded(answer_format.compile_ms),
             "cache": answer_format.cache,
         },
-        "queue_ms": _rounded(max(timing.queue_ms for timing in all_timings)),
-        "prompt_ms": _rounded(max(timing.prompt_ms for timing in all_timings)),
-        "decode_ms": _rounded(max(timing.decode_ms for timing in all_timings)),
+        "queue_ms": _rounded(wait(timing.queue_ms for timing in all_timings)),
+        "prompt_ms": _rounded(wait(timing.prompt_ms for timing in all_timings)),
+        "decode_ms": _rounded(wait(timing.decode_ms for timing in all_timings)),
         "mask_ms": _rounded(mask_ms),
         "sample_ms": _rounded(sum(timing.sample_ms for timing in all_timings)),
         "per_token_ms": _rounded(decode_ms / tokens) if tokens else None,

@@ -8,6 +8,7 @@ Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` f
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from server.api.formats import (
     TextFormat,
     Wanted,
 )
+from server.grounding.rules import KEYWORD
 from server.validate import AnswerValidator
 
 #: How many grammars are compiled at a time; the rest wait without holding a worker thread.
@@ -48,26 +50,48 @@ _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """The JSON Schema that an answer is bound to, and what is made of it once.
+
+    schema       as it was sent
+    report       what of it is enforced (`gabarito.schema`)
+    validator    of all of it
+    says_ground  whether `x-ground` stands in it
+    """
+
+    schema: dict[str, Any]
+    report: dict[str, Any]
+    validator: AnswerValidator
+    says_ground: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerFormat:
     """What an answer is bound to. `grammar` is None for free text.
 
     compile_ms  how long the grammar's compilation took, or the wait for it; None for free text
-    report      what of the schema is enforced (`gabarito.schema`), None where there is no schema
-    validator   of the whole schema, None where there is none
-    is_json     whether a structured answer is one JSON text
+    bound       the JSON Schema, None where there is none
     """
 
     grammar: Grammar | None = None
     compile_ms: float | None = None
     cache: Literal["hit", "miss"] | None = None
-    report: dict[str, Any] | None = None
-    validator: AnswerValidator | None = None
-    is_json: bool = True
+    bound: Bound | None = None
 
     @property
     def is_structured(self) -> bool:
         """Whether the answer is bound to a grammar, and is content from end to end."""
         return self.grammar is not None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a structured answer is one JSON text."""
+        return self.bound is not None
+
+    @property
+    def report(self) -> dict[str, Any] | None:
+        """`gabarito.schema`."""
+        return None if self.bound is None else self.bound.report
 
     @property
     def is_enforced(self) -> bool:
@@ -94,7 +118,7 @@ class FormatCompiler:
         self._key_order = key_order
         self._limiter: anyio.CapacityLimiter | None = None
         self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
-        self._validators: WeakKeyDictionary[Grammar, AnswerValidator] = WeakKeyDictionary()
+        self._bounds: WeakKeyDictionary[Grammar, Bound] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._faults = 0
 
@@ -108,14 +132,12 @@ class FormatCompiler:
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
         wanted = self.resolved(wanted)
-        result, validator = await self._compiled(wanted)
+        result, bound = await self._compiled(wanted)
         return AnswerFormat(
             grammar=result.grammar,
             compile_ms=result.compile_ms,
             cache="hit" if result.hit else "miss",
-            report=None if validator is None else _report(result.grammar, validator),
-            validator=validator,
-            is_json=validator is not None,
+            bound=bound,
         )
 
     async def keep(self, wanted: Wanted) -> dict[str, Any]:
@@ -130,8 +152,8 @@ class FormatCompiler:
         """
         asked = wanted.format
         assert isinstance(asked, JsonSchemaFormat)
-        result, validator = await self._compiled(wanted)
-        assert validator is not None
+        result, bound = await self._compiled(wanted)
+        assert bound is not None
         matcher = result.grammar.start()
         await anyio.to_thread.run_sync(matcher.mask, abandon_on_cancel=True)
         self._kept[result.key] = asked
@@ -140,7 +162,7 @@ class FormatCompiler:
             self._kept.popitem(last=False)
         return {
             "hash": result.key,
-            "schema": _report(result.grammar, validator),
+            "schema": bound.report,
             "bounds": list(result.grammar.report.bounds),
             "size_bytes": result.grammar.memory_bytes(),
             "states": result.grammar.states,
@@ -183,7 +205,7 @@ class FormatCompiler:
         )
         return replace(wanted, format=asked.model_copy(update={"json_schema": schema}))
 
-    async def _compiled(self, wanted: Wanted) -> tuple[CacheResult, AnswerValidator | None]:
+    async def _compiled(self, wanted: Wanted) -> tuple[CacheResult, Bound | None]:
         asked = wanted.format
         name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
         shown = name if wanted.field == "response_format" else None
@@ -229,25 +251,20 @@ class FormatCompiler:
         """There was another of them."""
         self._faults += 1
 
-    def _make(self, asked: AnyFormat) -> tuple[CacheResult, AnswerValidator | None]:
-        result = self._get(asked)
-        match asked:
-            case JsonSchemaFormat():
-                schema = asked.json_schema.schema_
-                return result, self._validator(result.grammar, {} if schema is None else schema)
-            case JsonObjectFormat():
-                return result, self._validator(result.grammar, _ANY_OBJECT)
-            case _:
-                return result, None
+    def _make(self, asked: AnyFormat) -> tuple[CacheResult, Bound | None]:
+        result, schema = self._get(asked), _schema_of(asked)
+        return result, None if schema is None else self._bound(result.grammar, schema)
 
-    def _validator(self, grammar: Grammar, schema: dict[str, Any]) -> AnswerValidator:
+    def _bound(self, grammar: Grammar, schema: dict[str, Any]) -> Bound:
         """One for a grammar, as long as it lives: the same schema has the same."""
         with self._lock:
-            found = self._validators.get(grammar)
+            found = self._bounds.get(grammar)
         if found is None:
-            found = AnswerValidator(schema)
+            validator = AnswerValidator(schema)
+            says_ground = f'"{KEYWORD}"' in json.dumps(schema)
+            found = Bound(schema, _report(grammar, validator), validator, says_ground)
             with self._lock:
-                self._validators[grammar] = found
+                self._bounds[grammar] = found
         return found
 
     def _get(self, asked: AnyFormat) -> CacheResult:
@@ -276,6 +293,17 @@ class FormatCompiler:
             self._limiter = anyio.CapacityLimiter(_COMPILERS)
         # A client that goes away doesn't stop the compilation: the next one will want it.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+
+
+def _schema_of(asked: AnyFormat) -> dict[str, Any] | None:
+    """The JSON Schema that an answer must fit, where the format is JSON."""
+    match asked:
+        case JsonSchemaFormat():
+            return asked.json_schema.schema_ or {}
+        case JsonObjectFormat():
+            return _ANY_OBJECT
+        case _:
+            return None
 
 
 def _report(grammar: Grammar, validator: AnswerValidator) -> dict[str, Any]:
