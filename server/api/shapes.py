@@ -118,8 +118,9 @@ def timings(
     """Where the time of an answer went, in milliseconds.
 
     With several choices, which run side by side, the waits are the longest ones, and times a token
-    are means; of attempts, which run `in_turn`, the waits are summed. `mask_share` is the part of the decoding time that was spent in the grammar,
-    `forced_tokens` how many of the tokens the schema left no choice about.
+    are means; of attempts, which run `in_turn`, the waits are summed. `mask_share` is the
+    part of the decoding time that was spent in the grammar, `forced_tokens` how many of the tokens
+    the schema left no choice about.
     """
     all_timings = [end.timings for end in ends]
     wait = sum if in_turn else max
