@@ -278,6 +278,9 @@ def test_white_space(mode: str) -> None:
     assert {name for name, text in STYLES.items() if accepts(grammar, text)} == ALLOWED[mode]
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema"
+
+
 def test_adaptive_is_settled_by_the_first_gap() -> None:
     grammar = compiled({"type": "object"}, whitespace="adaptive")
     matcher = grammar.start()
@@ -520,6 +523,19 @@ def test_no_key_twice() -> None:
     matcher = bounded.start()
     assert feed(matcher, '{"aa":1,"a":null')
     assert matcher.forced_bytes() == b"}"
+
+
+def test_integers_of_old_drafts_have_no_fraction() -> None:
+    """From draft-06 on ``1.0`` is an integer; in draft-04 only ``1`` is."""
+    for constant in ({"enum": [1, 2.0]}, {"enum": [1.0, 2]}, {"minimum": 1, "maximum": 2}):
+        schema = {"type": "integer", **constant}
+        new, old = compiled(schema), compiled({"$schema": f"{DRAFT_4}#", **schema})
+        for text, in_new, in_old in (("1", 1, 1), ("1.0", 1, 0), ("2", 1, 1), ("2.0", 1, 0)):
+            assert accepts(new, text) == bool(in_new), (constant, text)
+            assert accepts(old, text) == bool(in_old), (constant, text)
+    number = compiled({"$schema": DRAFT_4, "enum": [1.0]})
+    assert accepts(number, "1.0")
+    assert accepts(number, "1")
 
 
 def test_a_token_with_two_keys() -> None:

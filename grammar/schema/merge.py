@@ -116,10 +116,11 @@ class Merger:
             schema = self.document.schema(pointer)
             assert isinstance(schema, dict)
             schemas.append((pointer, schema))
+        types, integer = self._types(schemas)
+        plain = integer and not self.document.float_integers
         for pointer, schema in schemas:
             for listed in kw.listed(schema, pointer):
-                return self._constants(alternative, listed, pointer)
-        types, integer = self._types(schemas)
+                return self._constants(alternative, listed, pointer, plain)
         result: list[Spec] = []
         barred = {
             json.dumps(v) for _, s in schemas for v in s.get(NONE, ()) if v in (None, True, False)
@@ -152,7 +153,10 @@ class Merger:
             left &= types
         return left, integer
 
-    def _constants(self, alternative: Alternative, values: list[Any], pointer: str) -> list[Spec]:
+    def _constants(
+        self, alternative: Alternative, values: list[Any], pointer: str, plain: bool
+    ) -> list[Spec]:
+        """``plain``: integers are written without a fraction."""
         texts: dict[str, None] = {}
         result: list[Spec] = []
         seen: set[str] = set()
@@ -166,7 +170,8 @@ class Merger:
             if isinstance(value, (list, dict)):
                 result.append(ConstantSpec(value))
             else:
-                texts.update(dict.fromkeys(scalar_texts(value, pointer)))
+                spelled = scalar_texts(value, pointer)
+                texts.update(dict.fromkeys(t for t in spelled if not (plain and "." in t)))
         return [WordsSpec(tuple(texts)), *result] if texts else result
 
     def _strings(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
