@@ -1,4 +1,4 @@
-"""The command `gabarito`: serve, fetch, models, lint, parse, trace, version.
+"""The command `gabarito`: serve, fetch, models, lint, parse, toy, trace, version.
 
 Invariant: a user's mistake is one line on stderr and exit code 2 (a wrong setting or name) or 1
 (something that failed), never a traceback; results go to stdout, everything else to stderr.
@@ -28,6 +28,7 @@ from server.parse_cli import parse_command
 from server.progress import terminal_progress
 from server.run import ServeError, run_server
 from server.settings import Settings, SettingsError, load_settings, parse_assignment
+from server.toy_cli import toy_command
 from server.trace_cli import trace_command
 
 app = typer.Typer(
@@ -184,6 +185,7 @@ def version() -> None:
 
 app.command("lint")(lint_command)
 app.command("parse")(parse_command)
+app.command("toy")(toy_command)
 app.command("trace")(trace_command)
 
 

@@ -6,11 +6,13 @@ The engine here says what the test wants, whatever the grammar allows: a grammar
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from server.engine.types import Steered
 from tests.api_support import (
     ScriptedEngine,
     app_with,
@@ -106,6 +108,36 @@ async def test_an_answer_that_was_cut_off_claims_nothing(end: str, reason: str) 
     report = await report_of(lambda _: [piece('{"age": 3'), last], response_format=STRICT)
     assert report["validation"] == {"complete": False, "reason": reason}
     assert report["schema"]["enforced"] is True
+
+
+async def steered(cause: str, text: str, **fields: Any) -> httpx.Response:
+    """An answer that the engine led to an end."""
+    end = replace(finished("length", 3), steered=Steered(2, cause))  # type: ignore[arg-type]
+    fields = {"response_format": STRICT, **fields}
+    return await post(ScriptedEngine(lambda _: [piece(text), end]), **fields)
+
+
+@pytest.mark.parametrize("cause", ["max_tokens", "context", "repetition"])
+async def test_an_answer_that_the_engine_closed_is_complete(cause: str) -> None:
+    answer = (await steered(cause, RIGHT)).json()
+    assert answer["gabarito"]["validation"] == {"complete": True, "valid": True}
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+async def test_an_answer_that_was_led_to_an_end_and_missed_it_is_not() -> None:
+    report = (await steered("repetition", RIGHT[:-1])).json()["gabarito"]
+    assert report["validation"] == {"complete": False, "reason": "length"}
+
+
+@pytest.mark.parametrize(("cause", "attempts"), [("max_tokens", 2), ("repetition", 1)])
+async def test_repair_gives_a_closed_answer_more_tokens(cause: str, attempts: int) -> None:
+    response = await steered(cause, RIGHT, repair={"max_attempts": 2}, max_tokens=8)
+    if attempts == 1:
+        assert response.json()["gabarito"]["repair"]["attempts"] == 1
+    else:
+        first, second = response.json()["error"]["attempts"]
+        assert (first["outcome"], second["max_tokens"]) == ("truncated", 16)
+        assert first["reasons"][0]["message"] == "the answer was closed at 8 tokens"
 
 
 @pytest.mark.parametrize(

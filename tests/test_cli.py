@@ -61,7 +61,8 @@ def commands() -> dict[str, Any]:
 
 
 def test_the_commands() -> None:
-    assert set(commands()) == {"serve", "fetch", "models", "lint", "parse", "trace", "version"}
+    names = {"serve", "fetch", "models", "lint", "parse", "toy", "trace", "version"}
+    assert set(commands()) == names
 
 
 @pytest.mark.parametrize("name", ["serve", "fetch", "models", "parse", "trace", "version"])

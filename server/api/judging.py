@@ -1,6 +1,7 @@
 """What is said of a finished answer: is it complete, is it valid, is it grounded?
 
     cut off (token limit, a stop string)        complete: false; nothing more is claimed
+    closed by the engine for want of tokens     complete, and judged; but one to be repaired
     complete, of a pattern, choice or grammar   complete: true; the grammar saw to the rest
     complete JSON                               judged by a full validator of the whole schema, and,
                                                 where that is asked for, against its source
@@ -60,6 +61,7 @@ class Verdict:
 
     written      the answer as the model wrote it
     cut_off      why it is not complete: `length` or `stop_sequence`; None: it is
+    closed       complete, but only because the engine closed it when its tokens ran out
     validation   what a full validator found; None: none was asked
     ungrounded   values that the source does not state; None: nobody looked
     intolerable  those of them that may not be sent
@@ -68,6 +70,7 @@ class Verdict:
 
     written: str
     cut_off: str | None = None
+    closed: bool = False
     validation: Validation | None = None
     ungrounded: tuple[Ungrounded, ...] | None = None
     intolerable: tuple[Ungrounded, ...] = ()
@@ -93,9 +96,10 @@ class Verdict:
 
     def reasons(self, *, max_tokens: int | None = None) -> tuple[Reason, ...]:
         """Why the answer is not good enough; none: nothing is wrong with it."""
-        if self.cut_off == "length":
+        if self.cut_off == "length" or self.closed:
             where = "where the context ends" if max_tokens is None else f"at {max_tokens} tokens"
-            return (Reason("truncated", f"the answer was cut off {where}"),)
+            how = "closed" if self.closed else "cut off"
+            return (Reason("truncated", f"the answer was {how} {where}"),)
         if self.cut_off is not None:
             text = "the answer broke off before it was complete, at a stop string"
             return (Reason(self.cut_off, text),)
@@ -136,16 +140,19 @@ class Judge:
         """
         if not self.answer_format.is_structured:
             return None
-        cut_off = _cut_off(end)
+        cut_off, closed = _cut_off(end), _is_closed(end)
         bound = self.answer_format.bound
         if cut_off is not None or bound is None:
-            return Verdict(content, cut_off)
+            return Verdict(content, cut_off, closed)
         validation = bound.validator.check_text(content)
+        if validation.valid is False and end.steered is not None:
+            return Verdict(content, "length")  # led towards an end, and cut off before it
         if validation.valid is False and self.answer_format.is_enforced:
             raise self._fault(validation)
+        verdict = Verdict(content, closed=closed, validation=validation)
         if self.grounding is None or validation.valid is False:
-            return Verdict(content, validation=validation)
-        work = partial(_grounded, content, validation, self.grounding, bound.schema)
+            return verdict
+        work = partial(_grounded, verdict, self.grounding, bound.schema)
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def _fault(self, validation: Validation) -> ApiError:
@@ -181,20 +188,22 @@ def ungrounded_error(verdict: Verdict) -> ApiError:
 
 
 def _cut_off(end: Finished) -> str | None:
-    if end.reason == "length":
-        return "length"
-    return None if end.stop_sequence is None else "stop_sequence"
+    if end.stop_sequence is not None:
+        return "stop_sequence"
+    return "length" if end.reason == "length" and end.steered is None else None
 
 
-def _grounded(
-    content: str, validation: Validation, grounding: Grounding, schema: dict[str, Any]
-) -> Verdict:
+def _is_closed(end: Finished) -> bool:
+    return end.steered is not None and end.steered.cause != "repetition"
+
+
+def _grounded(verdict: Verdict, grounding: Grounding, schema: dict[str, Any]) -> Verdict:
     try:
-        value = json.loads(content)
+        value = json.loads(verdict.written)
     except RecursionError:
-        return Verdict(content, validation=validation)
+        return verdict
     found = check(value, grounding.rules, grounding.source)
-    verdict = Verdict(content, validation=validation, ungrounded=found)
+    verdict = replace(verdict, ungrounded=found)
     if not found or grounding.on_ungrounded == "report":
         return verdict
     if grounding.on_ungrounded == "repair":
