@@ -93,6 +93,11 @@ class GrammarCache:
         self._compiling: dict[str, Future[Grammar]] = {}
         self._hits = self._misses = self._evictions = 0
 
+    @property
+    def budget(self) -> Budget | None:
+        """The compile budget of every entry; None for the default."""
+        return self._budget
+
     def get_json_schema(
         self,
         schema: dict[str, Any] | bool,

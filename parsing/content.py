@@ -197,7 +197,7 @@ def _xml_inline(content: Content, text: str, whole: bool) -> dict[str, Any]:
     end = 0
     try:
         for match in _tags(content.tag, text):
-            key, value = _pair(content, match, whole)
+            key, value = parse_tag(content, match, whole=whole)
             if key in values and content.args.get("merge_duplicates"):
                 if key not in repeated:
                     repeated.add(key)
@@ -226,7 +226,8 @@ def _tags(tag: Delimiter, text: str) -> Iterator[regex.Match[str]]:
         since = match.end() + (match.end() == match.start())
 
 
-def _pair(content: Content, match: regex.Match[str], whole: bool) -> tuple[str, Any]:
+def parse_tag(content: Content, match: regex.Match[str], *, whole: bool) -> tuple[str, Any]:
+    """Key and value of one match of an xml-inline content's tag. Raises ContentError."""
     groups = match.groupdict()
     key = groups["key"]
     if key is None:
@@ -240,19 +241,20 @@ def _pair(content: Content, match: regex.Match[str], whole: bool) -> tuple[str, 
 
 
 def _kv_lines(content: Content, text: str, whole: bool) -> dict[str, Any]:
-    line_sep = content.args.get("line_sep", "\n")
+    lines = text.split(content.args.get("line_sep", "\n"))
+    pairs = (parse_line(content, line, whole=whole) for line in lines)
+    return dict(pair for pair in pairs if pair is not None)
+
+
+def parse_line(content: Content, line: str, *, whole: bool) -> tuple[str, Any] | None:
+    """Key and value of one line of a kv-lines content; None if it has none. Raises ContentError."""
     kv_sep = content.args.get("kv_sep", ":")
-    values: dict[str, Any] = {}
-    for line in text.split(line_sep):
-        if kv_sep not in line or not line.strip():
-            continue
-        key, _, value = line.partition(kv_sep)
-        if content.strip:
-            key, value = key.strip(), value.strip()
-        values[key] = value
-        if content.value is not None:
-            values[key] = parse_content(content.value, value, whole=whole)
-    return values
+    if kv_sep not in line or not line.strip():
+        return None
+    key, _, value = line.partition(kv_sep)
+    if content.strip:
+        key, value = key.strip(), value.strip()
+    return key, value if content.value is None else parse_content(content.value, value, whole=whole)
 
 
 def _python_calls(content: Content, text: str, whole: bool) -> list[dict[str, Any]]:

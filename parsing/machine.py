@@ -58,6 +58,7 @@ class Region:
 @dataclass(frozen=True, slots=True)
 class Opened:
     field: Field
+    captures: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ class Machine:
                 self._close(steps, whole=True)
             opened = self._template.fields[watch.field]
             self._region = Region(opened, self._here, match.group(), captures(match))
-            steps.append(Opened(opened))
+            steps.append(Opened(opened, self._region.captures))
         elif self._region is not None:
             self._region.captures |= captures(match)
             self._close(steps, whole=True)
@@ -207,7 +208,7 @@ class Machine:
         piece = self._text[self._pos : end]
         if self._region is None and self._template.implicit is not None:
             self._region = Region(self._template.implicit, self._here)
-            steps.append(Opened(self._template.implicit))
+            steps.append(Opened(self._template.implicit, self._region.captures))
         if self._region is not None:
             self._region.parts.append(piece)
             steps.append(Text(self._region.field, piece))

@@ -63,6 +63,7 @@ class ResponseParser:
         self._message = MessageBuilder(self._template)
         self._malformed: list[Event] = []
         self._spans: list[tuple[int, int]] = []
+        self._openings: list[Mapping[str, str]] = []
         self._finished = False
         opened = _after_anchor(self._template, prefix)
         self._machine = Machine(self._template, offset=-len(opened))
@@ -82,6 +83,12 @@ class ResponseParser:
         """Where the bodies of the regions that have ended lie, in the order in which they ended:
         start and end in characters of the answer; negative within the prefix."""
         return tuple(self._spans)
+
+    @property
+    def openings(self) -> Sequence[Mapping[str, str]]:
+        """What the openers of the regions captured, in the order of the `region_open` events, those
+        of `initial_events` first."""
+        return self._openings
 
     def feed(self, text: str) -> list[Event]:
         """Take in the next piece of the answer; the events that are certain now.
@@ -127,7 +134,8 @@ class ResponseParser:
 
     def _event(self, step: Step) -> Event:
         match step:
-            case Opened(field):
+            case Opened(field, captures):
+                self._openings.append(dict(captures))
                 return {"type": "region_open", "field": field.name}
             case Text(field, text):
                 dirty = field.content.dirty

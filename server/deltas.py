@@ -3,37 +3,44 @@
 An answer is read by an `AnswerReader`, of which there are two:
 
 - `RegionReader` runs the response parser: text in a `content` region becomes `ContentDelta`s,
-  reasoning becomes `ReasoningDelta`s;
-- `StructuredReader` is for answers bound to a `response_format`: all of the text is content.
+  reasoning becomes `ReasoningDelta`s, and tool calls become `ToolCallDelta`s;
+- `StructuredReader` is for answers that are content from end to end (a `response_format` of a
+  model that neither thinks nor marks its content).
 
-Both also report the regions themselves (`RegionEvent`), each event before the deltas of its text.
+Both also report the regions themselves (`RegionEvent`), each event before the deltas of its text,
+and, where asked, every value of JSON content and of calls' arguments that is complete
+(`ValueEvent`), after the delta that completes it.
 
 Invariants:
 
 - the deltas of a kind, joined, are what `message` says, for every way of cutting the text up;
 - content and reasoning don't begin or end with white space, unless the template says otherwise;
-- no delta of a structured answer ends inside a JSON escape, nor between the two halves of a
-  surrogate pair, so that whoever parses the JSON as it grows never meets half a character.
+- no delta of JSON ends inside an escape, nor between the two halves of a surrogate pair, so that
+  whoever parses the JSON as it grows never meets half a character.
 
-Read next: `server/api/chat.py`, which sends these on.
+Read next: `server/callreaders.py` for the calls; `server/api/chat.py`, which sends these on.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from parsing import ResponseParseError
+from server.callreaders import CallFormat, RegionCalls, Typing
+from server.calls import AnswerCall, ToolCallDelta, ToolCalls, ValueEvent, ValueScanner
+from server.growing import GrowingText, TextRule
 
 #: Fields of a response template whose text is the answer, and those whose text is the reasoning.
 CONTENT_FIELD = "content"
 REASONING_FIELDS = frozenset({"reasoning_content", "thinking"})
 
-#: Fields of a message that have a place of their own in the API, or (tool calls that nobody offered
-#: tools for) none at all yet.
-_NAMED = frozenset({"role", CONTENT_FIELD, "tool_calls"}) | REASONING_FIELDS
+#: The field whose regions hold tool calls.
+TOOL_CALLS_FIELD = "tool_calls"
+
+#: Fields of a message that have a place of their own in the API.
+_NAMED = frozenset({"role", CONTENT_FIELD, TOOL_CALLS_FIELD}) | REASONING_FIELDS
 
 RegionEventType = Literal["region_open", "region_chunk", "region_close"]
 
@@ -79,7 +86,7 @@ class RegionEvent:
         return {"type": self.type, "field": self.field, "value": self.value}
 
 
-Output = ContentDelta | ReasoningDelta | RegionEvent
+Output = ContentDelta | ReasoningDelta | RegionEvent | ToolCallDelta | ValueEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class AnswerMessage:
 
     content: str
     reasoning: str | None = None
+    calls: tuple[AnswerCall, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
@@ -101,6 +109,10 @@ class Parser(Protocol):
     @property
     def initial_events(self) -> Sequence[Mapping[str, Any]]:
         """What the prompt itself already contained."""
+
+    @property
+    def openings(self) -> Sequence[Mapping[str, str]]:
+        """What the openers of the regions captured, in the order of the `region_open` events."""
 
     def feed(self, text: str) -> Sequence[Mapping[str, Any]]:
         """Events that more text settles."""
@@ -127,71 +139,45 @@ class AnswerReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextRule:
-    """How the regions of a field become one text.
+class CallRules:
+    """How tool calls are read: as which format, by which types, and where they go."""
 
-    strip  white space at a region's two ends isn't part of it
-    join   stands between two regions of the field; None: they follow one another as they are
-    """
-
-    strip: bool = True
-    join: str | None = None
-
-
-class _Text:
-    """A message's text as it grows, over all regions of its fields."""
-
-    def __init__(self, rule: TextRule) -> None:
-        self._rule = rule
-        self._parts: list[str] = []
-        self._held = ""
-        self._at_start = True
-        self._separator = ""
-
-    def open_region(self) -> None:
-        """Another region of the field begins."""
-        if self._parts and self._rule.join is not None:
-            self._held = ""
-            self._at_start = True
-            self._separator = self._rule.join
-
-    def feed(self, text: str) -> str:
-        """What can be passed on now: white space waits until something follows it."""
-        if self._rule.strip:
-            text = self._held + text
-            if self._at_start:
-                text = text.lstrip()
-            ready = text.rstrip()
-            self._held = text[len(ready) :]
-            text = ready
-        if not text:
-            return ""
-        text = self._separator + text
-        self._separator = ""
-        self._at_start = False
-        self._parts.append(text)
-        return text
-
-    def __str__(self) -> str:
-        return "".join(self._parts)
-
-
-_STRIPPED = TextRule()
+    format: CallFormat
+    typing: Typing
+    calls: ToolCalls
 
 
 class RegionReader:
     """Reads an answer by the model's response template.
 
     A region whose text isn't what the template promised (no JSON, say) is not lost: its text
-    becomes content, and `message.error` says why.
+    becomes content, unless it holds a call that was announced already, and `message.error` says
+    why.
     """
 
-    def __init__(self, parser: Parser, rules: Mapping[str, TextRule]) -> None:
-        """`rules`: those of the template's fields; a field without one is stripped."""
+    def __init__(
+        self,
+        parser: Parser,
+        rules: Mapping[str, TextRule],
+        *,
+        calls: CallRules | None = None,
+        values: bool = False,
+    ) -> None:
+        """
+        Args:
+            rules: those of the template's fields; a field without one is stripped.
+            calls: None: no tools were offered, and what the template takes for a call is content.
+            values: tell of the values in the content, which is JSON, too.
+        """
         self._parser = parser
-        self._content = _Text(rules.get(CONTENT_FIELD, _STRIPPED))
+        self._content = GrowingText(rules.get(CONTENT_FIELD, TextRule()))
         reasoning = next((name for name in REASONING_FIELDS if name in rules), "")
-        self._reasoning = _Text(rules.get(reasoning, _STRIPPED))
+        self._reasoning = GrowingText(rules.get(reasoning, TextRule()))
+        self._calls = calls
+        self._region: RegionCalls | None = None
+        self._body: list[str] = []
+        self._regions = 0
+        self._values = ValueScanner() if values else None
         self._extra: dict[str, Any] = {}
         self._error: str | None = None
 
@@ -204,9 +190,13 @@ class RegionReader:
         for event in self._parser.initial_events:
             if event["type"] == "region_open":
                 opened = str(event["field"])
+                self._regions += 1
             elif event["type"] != "region_chunk":
                 opened = None
-        return [] if opened is None else [RegionEvent("region_open", opened)]
+        if opened is None:
+            return []
+        self._regions -= 1
+        return list(self._opened(opened))
 
     def feed(self, text: str) -> list[Output]:
         """Events and deltas of one more piece of text."""
@@ -224,7 +214,12 @@ class RegionReader:
         except ResponseParseError as error:
             message, events = error.message or {}, error.events
         self._extra = {name: value for name, value in message.items() if name not in _NAMED}
-        return list(self._outputs(events))
+        outputs = list(self._outputs(events))
+        if rest := self._content.finish():
+            outputs += self._content_delta(rest)
+        if self._values is not None:
+            outputs += self._values.finish()
+        return outputs
 
     @property
     def message(self) -> AnswerMessage:
@@ -232,6 +227,7 @@ class RegionReader:
         return AnswerMessage(
             content=str(self._content),
             reasoning=str(self._reasoning) or None,
+            calls=() if self._calls is None else self._calls.calls.finished(),
             extra=self._extra,
             error=self._error,
         )
@@ -241,30 +237,72 @@ class RegionReader:
             name = str(event["field"])
             match event["type"]:
                 case "region_open":
-                    if text := self._text_of(name):
-                        text.open_region()
-                    yield RegionEvent("region_open", name)
+                    yield from self._opened(name)
                 case "region_chunk":
                     chunk, dirty = str(event["text"]), bool(event["dirty"])
                     yield RegionEvent("region_chunk", name, text=chunk, dirty=dirty)
-                    yield from self._delta(name, chunk)
+                    yield from self._chunk(name, chunk)
                 case "region_close":
                     yield RegionEvent("region_close", name, value=event["value"])
+                    yield from self._closed(event)
                 case _:  # region_malformed
-                    self._error = self._error or f"{name}: {event['error']}"
                     yield RegionEvent("region_close", name)
-                    if name != CONTENT_FIELD and name not in REASONING_FIELDS:
-                        yield from self._delta(CONTENT_FIELD, str(event["text"]))
+                    yield from self._broken(name, event)
 
-    def _text_of(self, name: str) -> _Text | None:
-        if name == CONTENT_FIELD:
+    def _opened(self, name: str) -> Iterator[Output]:
+        captures = self._parser.openings[self._regions]
+        self._regions += 1
+        if text := self._text_of(name):
+            text.open_region()
+        yield RegionEvent("region_open", name)
+        if name == TOOL_CALLS_FIELD and self._calls is not None:
+            rules = self._calls
+            self._region = rules.format.reader(captures, rules.calls, rules.typing)
+            self._body.clear()
+            yield from self._region.start()
+
+    def _chunk(self, name: str, chunk: str) -> Iterator[Output]:
+        if self._region is not None:
+            self._body.append(chunk)
+            yield from self._region.feed(chunk)
+        else:
+            yield from self._delta(name, chunk)
+
+    def _closed(self, event: Mapping[str, Any]) -> Iterator[Output]:
+        region, self._region = self._region, None
+        if region is None:
+            return
+        yield from region.close(event["value"])
+        if not region.any and event["value"] not in ([], {}, None):
+            self._error = self._error or f"{event['field']}: no call in {event['value']!r:.200}"
+            yield from self._delta(CONTENT_FIELD, "".join(self._body))
+
+    def _broken(self, name: str, event: Mapping[str, Any]) -> Iterator[Output]:
+        self._error = self._error or f"{name}: {event['error']}"
+        region, self._region = self._region, None
+        body = str(event["text"])
+        if region is not None:
+            yield from region.broken(body)
+        if self._text_of(name) is None and (region is None or not region.any):
+            yield from self._delta(CONTENT_FIELD, body)
+
+    def _text_of(self, name: str) -> GrowingText | None:
+        if name == CONTENT_FIELD or (name == TOOL_CALLS_FIELD and self._calls is None):
             return self._content
         return self._reasoning if name in REASONING_FIELDS else None
 
     def _delta(self, name: str, chunk: str) -> Iterator[Output]:
         text = self._text_of(name)
         if text is not None and (ready := text.feed(chunk)):
-            yield ContentDelta(ready) if text is self._content else ReasoningDelta(ready)
+            if text is self._content:
+                yield from self._content_delta(ready)
+            else:
+                yield ReasoningDelta(ready)
+
+    def _content_delta(self, ready: str) -> Iterator[Output]:
+        yield ContentDelta(ready)
+        if self._values is not None:
+            yield from self._values.feed(ready)
 
 
 class StructuredReader:
@@ -273,10 +311,10 @@ class StructuredReader:
     Of a text that is no JSON every character counts, white space at its ends, too.
     """
 
-    def __init__(self, *, is_json: bool = True) -> None:
-        self._is_json = is_json
-        self._text = _Text(TextRule(strip=is_json))
-        self._held = ""
+    def __init__(self, *, is_json: bool = True, values: bool = False) -> None:
+        """`values`: tell of every value of the JSON that is complete, too."""
+        self._text = GrowingText(TextRule(strip=is_json, is_json=is_json))
+        self._values = ValueScanner() if values and is_json else None
         self._opened = False
 
     def start(self) -> list[Output]:
@@ -285,19 +323,15 @@ class StructuredReader:
 
     def feed(self, text: str) -> list[Output]:
         """The text up to the last character that is whole as JSON, too."""
-        if not self._is_json:
-            return self._pass_on(text)
-        text = self._held + text
-        ready = whole_escapes(text)
-        self._held = text[ready:]
-        return self._pass_on(text[:ready])
+        return self._outputs(self._text.feed(text))
 
     def finish(self) -> list[Output]:
         """An answer that was cut off may end in half an escape: it is passed on as it is."""
-        outputs = self._pass_on(self._held)
-        self._held = ""
+        outputs = self._outputs(self._text.finish())
         if self._opened:
             outputs.append(RegionEvent("region_close", CONTENT_FIELD, value=str(self._text)))
+        if self._values is not None:
+            outputs += self._values.finish()
         return outputs
 
     @property
@@ -305,33 +339,14 @@ class StructuredReader:
         """The text, as it was written."""
         return AnswerMessage(content=str(self._text))
 
-    def _pass_on(self, text: str) -> list[Output]:
+    def _outputs(self, ready: str) -> list[Output]:
         outputs: list[Output] = []
-        if ready := self._text.feed(text):
+        if ready:
             if not self._opened:
                 self._opened = True
                 outputs.append(RegionEvent("region_open", CONTENT_FIELD))
             outputs.append(RegionEvent("region_chunk", CONTENT_FIELD, text=ready))
             outputs.append(ContentDelta(ready))
+            if self._values is not None:
+                outputs += self._values.feed(ready)
         return outputs
-
-
-_HIGH = r"[dD][89abAB][0-9a-fA-F]{2}"
-_LOW = r"[dD][c-fC-F][0-9a-fA-F]{2}"
-_WHOLE = re.compile(
-    rf"(?:[^\\]+|\\[^u]|\\u{_HIGH}\\u{_LOW}|\\u(?!{_HIGH})[0-9a-fA-F]{{4}})*", re.DOTALL
-)
-_BEGUN = re.compile(
-    rf"\\(?:u(?:[0-9a-fA-F]{{0,3}}|{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?"
-)
-
-
-def whole_escapes(text: str) -> int:
-    """How much of `text`, JSON from a point outside an escape, ends outside an escape again.
-
-    Half a surrogate pair counts as a part of an escape. At most 11 characters are left over; what
-    can't become an escape any more (broken JSON) counts as whole.
-    """
-    match = _WHOLE.match(text)
-    assert match is not None
-    return match.end() if _BEGUN.fullmatch(text, match.end()) else len(text)

@@ -19,8 +19,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -41,6 +44,15 @@ CHATML = (
 RESERVED = frozenset(
     {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt", "raise_exception"}
 )
+
+#: What templates are tried out with.
+_PROBE = "probe_call"
+_PROBE_ARGUMENT = "probe_argument"
+_PROBE_RESULT = "probe_result"
+
+#: Mistral's templates refuse ids of calls that are not nine letters and digits.
+_SHORT_IDS = re.compile(r"\|\s*length\s*!=\s*9\b")
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 #: Where marks are looked for: characters that Unicode keeps for private use.
 _MARKS = range(0xE000, 0xF900)
@@ -115,7 +127,7 @@ class ChatTemplate:
         self._lengths = sorted({len(text) for text in self._guarded}, reverse=True)
         self._first = _any_of({text[0] for text in self._guarded})
         try:
-            self._template = _environment().from_string(self.source)
+            self._template = environment().from_string(self.source)
         except TemplateSyntaxError as error:
             raise ChatTemplateSourceError(
                 f"the chat template isn't valid jinja2: line {error.lineno}: {error.message}"
@@ -132,7 +144,9 @@ class ChatTemplate:
 
         Args:
             messages: dicts with `role` (one of the API's own words), `content` (a string), and what
-                else the template reads.
+                else the template reads. Arguments of calls are objects; a template that can only
+                join texts gets them as JSON text.
+            tools: those that may be called, as the API has them; the template's `tools`.
             kwargs: further template variables (`chat_template_kwargs` of a request).
 
         Raises:
@@ -147,6 +161,60 @@ class ChatTemplate:
         turns = [dict(message) for message in messages]
         if "developer" not in self.source:
             turns = [_without_developer(turn) for turn in turns]
+        if _SHORT_IDS.search(self.source):
+            turns = [_with_short_ids(turn) for turn in turns]
+        try:
+            return self._render(turns, tools, variables)
+        except ChatTemplateError:
+            textual = [_with_text_arguments(turn) for turn in turns]
+            if textual != turns:
+                with suppress(ChatTemplateError):
+                    return self._render(textual, tools, variables)
+            raise
+
+    @cached_property
+    def knows_tools(self) -> bool:
+        """Whether the template tells the model of `tools`: tried out."""
+        return _PROBE in self._tried([{"role": "user", "content": "x"}])
+
+    @cached_property
+    def knows_calls(self) -> bool:
+        """Whether the template shows earlier calls, and what they came to: tried out."""
+        call = {"name": _PROBE, "arguments": {"x": _PROBE_ARGUMENT}}
+        text = self._tried(
+            [
+                {"role": "user", "content": "x"},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"id": "call00000", "type": "function", "function": call}],
+                },
+                {
+                    "role": "tool",
+                    "content": _PROBE_RESULT,
+                    "name": _PROBE,
+                    "tool_call_id": "call00000",
+                },
+            ],
+            name="other",
+        )
+        # Kimi's templates write a call's id in place of its name.
+        return _PROBE_ARGUMENT in text and _PROBE_RESULT in text
+
+    def _tried(self, turns: Sequence[Mapping[str, Any]], *, name: str = _PROBE) -> str:
+        schema = {"type": "object", "properties": {"x": {"type": "string", "description": "x"}}}
+        function = {"name": name, "description": "x", "parameters": schema}
+        try:
+            return self.render(turns, tools=[{"type": "function", "function": function}]).text
+        except ChatTemplateError:
+            return ""
+
+    def _render(
+        self,
+        turns: Sequence[dict[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        variables: Mapping[str, Any],
+    ) -> RenderedPrompt:
         mark = _free_mark((self.source, turns, tools, variables))
         text = self._run(
             mark,
@@ -258,7 +326,8 @@ class _GenerationTag(Extension):
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
+def environment() -> ImmutableSandboxedEnvironment:
+    """The sandbox that chat templates run in, with the helpers that they expect."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
     )
@@ -295,6 +364,33 @@ def _strftime_now(pattern: str) -> str:
 
 def _without_developer(turn: dict[str, Any]) -> dict[str, Any]:
     return {**turn, "role": "system"} if turn.get("role") == "developer" else turn
+
+
+def _with_text_arguments(turn: dict[str, Any]) -> dict[str, Any]:
+    """The turn with its calls' arguments as JSON text."""
+    if not turn.get("tool_calls"):
+        return turn
+    calls = []
+    for call in turn["tool_calls"]:
+        arguments = call["function"]["arguments"]
+        text = arguments if isinstance(arguments, str) else _to_json(arguments)
+        calls.append({**call, "function": {**call["function"], "arguments": text}})
+    return {**turn, "tool_calls": calls}
+
+
+def _with_short_ids(turn: dict[str, Any]) -> dict[str, Any]:
+    turn = dict(turn)
+    if turn.get("tool_calls"):
+        turn["tool_calls"] = [{**call, "id": _short_id(call["id"])} for call in turn["tool_calls"]]
+    if turn.get("tool_call_id"):
+        turn["tool_call_id"] = _short_id(turn["tool_call_id"])
+    return turn
+
+
+def _short_id(call_id: str) -> str:
+    if _SHORT_ID.fullmatch(call_id):
+        return call_id
+    return sha256(call_id.encode()).hexdigest()[:9]
 
 
 def _any_of(characters: Iterable[str]) -> re.Pattern[str]:

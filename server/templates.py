@@ -7,24 +7,41 @@ one, or a request names another of them.
 Invariant: all are loaded once, when the model is, and a bad one keeps the server from becoming
 ready, with a message that names the file. A request can name a template, never a file.
 
+Of every response template there are two forms: for requests that offer no tools, without the field
+of the tool calls (`without_tool_calls`); for those that do, with one, if need be the one that the
+fallback prompt describes (`with_tool_calls`; see `server/toolprompt.py`).
+
 Read next: `server/prompt.py`, `parsing/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from parsing import (
     ResponseParser,
     ResponseTemplate,
+    ResponseTemplateError,
     TemplateFile,
     choose_template,
     load_template,
     load_template_file,
 )
-from server.deltas import RegionReader, TextRule
+from server.callreaders import CallFormat, tool_typing
+from server.calls import ToolCalls
+from server.deltas import (
+    CONTENT_FIELD,
+    REASONING_FIELDS,
+    TOOL_CALLS_FIELD,
+    CallRules,
+    RegionReader,
+)
 from server.engine.engine import Engine
+from server.growing import TextRule
 from server.prompt import ChatTemplate, guarded_spellings
 from server.settings import Settings
 
@@ -34,8 +51,8 @@ DIRECTORY = "response_templates"
 #: Where a tokenizer's directory has its response template.
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
-#: The field of a response template that holds tool calls.
-TOOL_CALLS_FIELD = "tool_calls"
+#: How calls are written where neither the chat template nor the response template knows any.
+FALLBACK_FORMAT = "tool_format.json"
 
 
 class TemplateSettingError(ValueError):
@@ -74,6 +91,23 @@ def response_template_for(chat_template: ChatTemplate, settings: Settings) -> Re
     if wanted is None:
         return choose_template(chat_template.source, files).template
     return named_template(wanted, files, setting="model.response_template")
+
+
+def answer_templates_for(chat_template: ChatTemplate, settings: Settings) -> AnswerTemplates:
+    """All response templates that answers may be read by.
+
+    The calls of the model's own are those that its chat template tells it to write; if that knows
+    no tools, they are the fallback prompt's, unless the settings name the response template.
+
+    Raises:
+        TemplateSettingError, ResponseTemplateError: one of them can't be used.
+    """
+    return AnswerTemplates(
+        own=response_template_for(chat_template, settings),
+        named={file.name: file.template for file in template_files(settings)},
+        fallback=fallback_format(settings),
+        native=chat_template.knows_tools or settings.model.response_template is not None,
+    )
 
 
 def template_files(settings: Settings) -> tuple[TemplateFile, ...]:
@@ -124,18 +158,121 @@ def without_tool_calls(template: ResponseTemplate) -> ResponseTemplate:
     return load_template({**template.source, "fields": fields})
 
 
-def region_reader(template: ResponseTemplate, prefix: str) -> RegionReader:
+def with_tool_calls(
+    template: ResponseTemplate, fallback: Mapping[str, Any], *, own: bool = True
+) -> ResponseTemplate:
+    """The template for answers to requests that offer tools: where it knows no calls, or not `own`,
+    they are written as `fallback` says (a field's description)."""
+    if own and TOOL_CALLS_FIELD in template.fields:
+        return template
+    fields = {**template.source["fields"], TOOL_CALLS_FIELD: dict(fallback)}
+    return load_template({**template.source, "fields": fields})
+
+
+def fallback_format(settings: Settings) -> Mapping[str, Any]:
+    """The field of `config/tool_format.json`, checked.
+
+    Raises:
+        TemplateSettingError: the file can't be read, or doesn't describe a field.
+    """
+    path = settings.config_file(FALLBACK_FORMAT)
+    try:
+        described: Mapping[str, Any] = json.loads(_read(path, "the fallback's tool format"))
+        load_template({"start_anchor": "x", "fields": {TOOL_CALLS_FIELD: described}})
+    except ResponseTemplateError as error:
+        raise TemplateSettingError(f"{path}: {error.reason}") from None
+    except ValueError as error:
+        raise TemplateSettingError(f"{path} is not JSON: {error}") from None
+    return described
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTemplates:
+    """The response templates that answers may be read by: the model's `own`, and all by name.
+
+    fallback  the field of the calls for those that know none
+    native    whether `own`'s calls are what the prompt tells the model of; the fallback's otherwise
+    """
+
+    own: ResponseTemplate
+    named: Mapping[str, ResponseTemplate]
+    fallback: Mapping[str, Any]
+    native: bool
+    _made: dict[tuple[str | None, bool], ResponseTemplate] = field(default_factory=dict)
+
+    def get(self, name: str | None, *, tools: bool) -> ResponseTemplate:
+        """The template that a request reads its answer by: its own choice, or the model's.
+
+        Args:
+            tools: whether the request offers tools that may be called.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        made = self._made.get((name, tools))
+        if made is None:
+            template = self.own if name is None else self.named[name]
+            if tools:
+                own = self.native or name is not None
+                made = with_tool_calls(template, self.fallback, own=own)
+            else:
+                made = without_tool_calls(template)
+            self._made[name, tools] = made
+        return made
+
+
+def reasons(template: ResponseTemplate, chat_template: ChatTemplate, prompt: str) -> bool:
+    """Whether the model may think before it answers: its response template knows reasoning, and its
+    chat template, or the prompt, writes what opens it. (One response template serves a family, of
+    which only some models think.)"""
+    for name in REASONING_FIELDS & template.fields.keys():
+        opener = template.fields[name].open
+        if opener is None:
+            return True
+        needed = [(text,) for text in opener.literals] or opener.needs or [("",)]
+        for chain in needed:
+            if all(text in chat_template.source or text in prompt for text in chain):
+                return True
+    return False
+
+
+def region_reader(
+    template: ResponseTemplate,
+    prefix: str,
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    json_content: bool = False,
+    values: bool = False,
+) -> RegionReader:
     """A reader of one answer to the prompt `prefix`.
 
     Where the template's anchor isn't in the prompt, none of it can be told to belong to the answer.
+
+    Args:
+        tools: those that may be called, as the API has them; calls are only looked for if there
+            are any.
+        json_content: the content is bound to be JSON.
+        values: tell of every value that is complete in JSON content and in calls' arguments.
     """
     if template.anchor.whole.search(prefix) is None:
         prefix = ""
     rules = {
-        name: TextRule(strip=field.content.strip, join=field.join)
+        name: TextRule(
+            strip=field.content.strip,
+            join=field.join,
+            is_json=json_content and name == CONTENT_FIELD,
+        )
         for name, field in template.fields.items()
     }
-    return RegionReader(ResponseParser(template, prefix=prefix), rules)
+    calls, typed = None, False
+    if tools and (called := template.fields.get(TOOL_CALLS_FIELD)):
+        calls = CallRules(CallFormat.of(called), tool_typing(tools), ToolCalls(values=values))
+        # What is written as JSON has its types already, and is passed on as it is written.
+        typed = called.content.name != "json"
+    parser = ResponseParser(
+        template, prefix=prefix, tools=tools if typed else None, deep_types=True
+    )
+    return RegionReader(parser, rules, calls=calls, values=values and json_content)
 
 
 def _read(path: Path, setting: str) -> str:

@@ -195,8 +195,8 @@ async def test_template_arguments_and_reasoning_effort_reach_the_template() -> N
 async def test_earlier_tool_calls_reach_the_template_as_objects() -> None:
     engine = ScriptedEngine(
         saying("ok"),
-        chat_template="{{ messages[1].tool_calls[0].function.arguments.a }}"
-        "{{ messages[2].content }}{{ messages[2].tool_call_id }}",
+        chat_template="{{ messages[1].tool_calls[0].function.arguments.values() | join }}|"
+        "{{ messages[2].content }}|{{ messages[2].tool_call_id }}|{{ messages[2].name }}",
     )
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 41}'}}
     messages = [
@@ -205,7 +205,7 @@ async def test_earlier_tool_calls_reach_the_template_as_objects() -> None:
         {"role": "tool", "content": "42", "tool_call_id": "c1"},
     ]
     await ask(engine, messages=messages)
-    assert engine.detokenize(engine.last.prompt) == "4142c1"
+    assert engine.detokenize(engine.last.prompt) == "41|42|c1|f"
 
 
 HARMLESS = {

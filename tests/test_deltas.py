@@ -18,8 +18,8 @@ from server.deltas import (
     ReasoningDelta,
     RegionEvent,
     StructuredReader,
-    whole_escapes,
 )
+from server.growing import whole_escapes
 from server.templates import region_reader, without_tool_calls
 
 PREFIX = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"

@@ -12,42 +12,33 @@ Read next: `server/api/running.py` for the generations, `server/deltas.py` for t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import anyio.to_thread
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from parsing import ResponseTemplate
 from server.api import shapes, sse
 from server.api.answering import respond
+from server.api.binding import Binding, bind, prompt_again
 from server.api.demands import grounding_of, loop_of
 from server.api.errors import to_api_error
 from server.api.extension import Extension
 from server.api.judging import Judge
-from server.api.models import ChatCompletionRequest, Message
+from server.api.models import ChatCompletionRequest
 from server.api.profiles import require_profile
 from server.api.repairing import AttemptEvent, HeldChoices
 from server.api.requests import max_choices, sampling_of, with_seeds
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.structured import AnswerFormat
-from server.deltas import (
-    AnswerReader,
-    ContentDelta,
-    Output,
-    ReasoningDelta,
-    RegionEvent,
-    StructuredReader,
-)
+from server.calls import ToolCallDelta, ValueEvent
+from server.deltas import AnswerReader, ContentDelta, Output, ReasoningDelta, RegionEvent
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
-from server.prompt import RenderedPrompt, tokenize_prompt
-from server.templates import region_reader
 
 
 @dataclass(slots=True)
@@ -65,12 +56,16 @@ class _Answer:
 
     request: ChatCompletionRequest
     envelope: shapes.Envelope
-    answer_format: AnswerFormat
+    binding: Binding
     choices: tuple[_Choice, ...]
     extension: Extension
     judge: Judge
     running: Choices | HeldChoices
     seconds: float
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        return self.binding.answer_format
 
     @property
     def ends(self) -> list[Finished]:
@@ -86,6 +81,9 @@ class _Answer:
         ]
         if errors:
             self.extension.request.response_template = {"errors": errors}
+        self.extension.request.tools = shapes.tool_facts(
+            self.binding.facts, [choice.reader.message for choice in self.choices]
+        )
         return self.extension.members()
 
     @property
@@ -115,7 +113,10 @@ class _Answer:
         choice.end = end
         if isinstance(self.running, HeldChoices):
             return  # it has been judged
-        verdict = await self.judge.judge(choice.reader.message.content, end)
+        message = choice.reader.message
+        if message.calls and not message.content:
+            return  # calls instead of the content that a format is asked of
+        verdict = await self.judge.judge(message.content, end)
         if verdict is not None:
             verdict.tell(self.extension.choices[index])
 
@@ -135,29 +136,28 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     """Prepare and submit; from here on the generations run."""
     count = max_choices(wanted.n, served)
     sampling = sampling_of(wanted, served)
-    template = served.template_named(wanted.response_template)
     asked = wanted.wanted_format
     asked = None if asked is None else served.formats.resolved(asked)
     require_profile(wanted, asked, served.dialects, default=served.settings.grammar.profile)
-    answer_format = await served.formats.compile(asked)
-    grounding = await grounding_of(wanted, answer_format)
+    binding = await bind(served, wanted, asked)
+    grounding = await grounding_of(wanted, binding.answer_format)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
-    loop = loop_of(wanted, answer_format, max_tokens=limit)
-    prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
+    loop = loop_of(wanted, binding.answer_format, max_tokens=limit)
     requests = [
         GenerationRequest(
-            prompt=tuple(tokens),
+            prompt=binding.tokens,
             max_tokens=limit if loop is None else loop.budget,
             sampling=each,
             stop=wanted.stops,
-            grammar=answer_format.grammar,
+            grammar=binding.grammar,
             top_logprobs=(wanted.top_logprobs or 0) if wanted.logprobs else None,
         )
         for each in with_seeds(sampling, count)
     ]
-    reader = partial(_reader, template, answer_format, prompt)
-    extension = Extension(count, schema=answer_format.report)
-    judge = Judge(answer_format, served.formats.count_fault, grounding)
+    judge = Judge(binding.answer_format, served.formats.count_fault, grounding)
+    extension = Extension(count, schema=binding.answer_format.report)
+    for warning in binding.warnings:
+        extension.warn(warning)
     running: Choices | HeldChoices
     if loop is None and (grounding is None or grounding.on_ungrounded != "null"):
         running = Choices(served.engine, requests)
@@ -166,17 +166,17 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
             served.engine,
             requests,
             judge=judge,
-            reader=reader,
+            reader=binding.reader,
             extension=extension,
             loop=loop,
-            prompter=partial(_prompt_again, served, wanted),
+            prompter=partial(prompt_again, served, wanted),
         )
     kind = "chat.completion.chunk" if wanted.stream else "chat.completion"
     return _Answer(
         request=wanted,
         envelope=shapes.Envelope("chatcmpl", kind, served.name, served.fingerprint),
-        answer_format=answer_format,
-        choices=tuple(_Choice(reader()) for _ in requests),
+        binding=binding,
+        choices=tuple(_Choice(binding.reader()) for _ in requests),
         extension=extension,
         judge=judge,
         running=running,
@@ -184,51 +184,10 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     )
 
 
-def _prompt(
-    served: Served, wanted: ChatCompletionRequest, more: Sequence[Mapping[str, Any]] = ()
-) -> tuple[RenderedPrompt, list[int]]:
-    """The prompt and its tokens; `more` are turns behind the conversation."""
-    kwargs = dict(wanted.chat_template_kwargs or {})
-    if wanted.reasoning_effort is not None:
-        kwargs.setdefault("reasoning_effort", wanted.reasoning_effort)
-    turns = [*(_turn(message) for message in wanted.messages), *more]
-    prompt = served.chat_template.render(turns, kwargs=kwargs)
-    info = served.engine.info
-    return prompt, tokenize_prompt(
-        prompt, served.engine, bos_token=info.bos_token, add_bos=info.add_bos
-    )
-
-
-async def _prompt_again(
-    served: Served, wanted: ChatCompletionRequest, more: Sequence[Mapping[str, Any]]
-) -> list[int]:
-    work = partial(_prompt, served, wanted, more)
-    _, tokens = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-    return tokens
-
-
-def _turn(message: Message) -> dict[str, Any]:
-    """A message as chat templates expect it: absent what is unset, tool arguments as objects."""
-    turn: dict[str, Any] = {"role": message.role, "content": message.text}
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        if (value := getattr(message, name)) is not None:
-            turn[name] = value
-    if message.tool_calls:
-        turn["tool_calls"] = [call.for_template() for call in message.tool_calls]
-    return turn
-
-
-def _reader(
-    template: ResponseTemplate, answer_format: AnswerFormat, prompt: RenderedPrompt
-) -> AnswerReader:
-    if answer_format.is_structured:
-        return StructuredReader(is_json=answer_format.is_json)
-    return region_reader(template, prompt.text)
-
-
 async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any]:
     """The complete answer as one object."""
     answer = await _begin(served, wanted)
+    tools = answer.binding.offer is not None
     for choice in answer.choices:
         choice.reader.start()
     async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
@@ -244,9 +203,11 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
         [
             {
                 "index": index,
-                "message": shapes.message(choice.reader.message),
+                "message": shapes.message(choice.reader.message, tools=tools),
                 "logprobs": shapes.chat_logprobs(choice.tokens) if wanted.logprobs else None,
-                "finish_reason": choice.end.reason if choice.end else None,
+                "finish_reason": shapes.finish_reason(choice.end, choice.reader.message)
+                if choice.end
+                else None,
             }
             for index, choice in enumerate(answer.choices)
         ],
@@ -285,12 +246,15 @@ class _ChunkWriter:
         options = answer.request.options
         self._with_usage = bool(options.include_usage)
         self._with_regions = bool(options.include_region_events)
+        self._with_values = bool(options.include_value_events)
         self._with_logprobs = bool(answer.request.logprobs)
 
     def opening(self) -> list[ServerSentEvent]:
         """Introduce every choice, then the regions that the prompt has opened."""
         count = range(len(self._answer.choices))
-        chunks = [self._delta(index, {"role": "assistant", "content": ""}) for index in count]
+        # With tools there may be no content: null, until some comes.
+        content = "" if self._answer.binding.offer is None else None
+        chunks = [self._delta(index, {"role": "assistant", "content": content}) for index in count]
         for index in count:
             chunks += self._outputs(index, self._answer.choices[index].reader.start())
         return chunks
@@ -333,10 +297,16 @@ class _ChunkWriter:
                     chunks.append(self._delta(index, {"content": output.text}))
                 case ReasoningDelta():
                     chunks.append(self._delta(index, {"reasoning_content": output.text}))
+                case ToolCallDelta():
+                    delta = {"tool_calls": [shapes.tool_call_delta(output)]}
+                    chunks.append(self._delta(index, delta))
                 case RegionEvent() if self._with_regions:
                     region = {"choice": index, **output.as_dict()}
                     chunk = self._wrap([], region=region)
                     chunks.append(sse.event(chunk, name=output.type))
+                case ValueEvent() if self._with_values:
+                    value = {"choice": index, **output.as_dict()}
+                    chunks.append(sse.event(self._wrap([], value=value), name="value"))
         return chunks
 
     def _delta(self, index: int, delta: dict[str, Any]) -> ServerSentEvent:
@@ -350,7 +320,8 @@ class _ChunkWriter:
             more = answer.extras
             if not self._with_usage:
                 more["timings"] = answer.timings
-        return sse.event(self._wrap([self._choice(index, {}, end.reason)], **more))
+        reason = shapes.finish_reason(end, answer.choices[index].reader.message)
+        return sse.event(self._wrap([self._choice(index, {}, reason)], **more))
 
     def _choice(self, index: int, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
         """A chunk's choice; it takes along the tokens that no chunk has told of yet."""

@@ -47,6 +47,8 @@ async def grounding_of(
     )
     if not found:
         return None
+    if wanted.offer is not None and wanted.on_ungrounded == "null":
+        raise _refusal("on_ungrounded", "answers that may be tool calls are sent as they are")
     default: OnUngrounded = "report" if wanted.repair is None else "repair"
     return Grounding(found, Source(_source(wanted)), wanted.on_ungrounded or default)
 
@@ -70,6 +72,8 @@ def loop_of(
     param = "on_ungrounded" if wanted.repair is None else "repair"
     if not answer_format.is_structured:
         raise _refusal(param, "only an answer that is bound to a 'response_format' can be repaired")
+    if wanted.offer is not None:
+        raise _refusal(param, "answers that may be tool calls are not repaired")
     if (wanted.n or 1) > 1:
         raise _refusal("n", "one answer is repaired at a time; send as many requests instead")
     most = options.max_tokens

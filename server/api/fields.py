@@ -153,3 +153,8 @@ class StreamOptions(RequestModel):
         description="An extension, chat only: add the named events `region_open`, `region_chunk` "
         "and `region_close` where a region (content, reasoning, …) begins, goes on and ends.",
     )
+    include_value_events: bool | None = Field(
+        default=None,
+        description="An extension, chat only: add the named event `value` for every value that is "
+        "complete inside the JSON of a structured answer or of a tool call's arguments.",
+    )

@@ -8,11 +8,9 @@ Read next: `server/api/chat.py`, which serves the first of them.
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from server.api.checked import CheckedRequest
 from server.api.fields import (
@@ -38,119 +36,8 @@ from server.api.fields import (
     unsupported,
 )
 from server.api.formats import FormattedRequest
-
-#: What a text or refusal part may hold besides its text.
-_PART_EXTRAS = frozenset({"refusal", "prompt_cache_breakpoint"})
-
-
-class ContentPart(RequestModel):
-    """One part of a message's content; only text is supported."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    text: str | None = None
-
-    @model_validator(mode="after")
-    def _only_text(self) -> Self:
-        if self.type not in {"text", "refusal"}:
-            raise refuse(
-                "unsupported_value",
-                f"Unsupported content: a part of type {self.type!r} can't be read by this model; "
-                "only parts of type 'text' are supported.",
-                "type",
-            )
-        for name in (self.model_extra or {}).keys() - _PART_EXTRAS:
-            raise refuse("unknown_parameter", f"Unknown parameter: '{name}'.", name)
-        if self.type == "text" and self.text is None:
-            raise refuse(
-                "missing_required_parameter",
-                "Missing required parameter: a part of type 'text' needs 'text'.",
-                "text",
-            )
-        return self
-
-    @property
-    def words(self) -> str:
-        """The part's text (a refusal's, for a part of that type)."""
-        return self.text or str((self.model_extra or {}).get("refusal") or "")
-
-
-class FunctionCall(RequestModel):
-    """The function of a tool call in an earlier assistant message."""
-
-    name: str
-    arguments: str = Field(description="JSON, as text.")
-
-
-class ToolCall(RequestModel):
-    """A tool call in an earlier assistant message."""
-
-    id: str
-    type: Literal["function"]
-    function: FunctionCall
-
-    def for_template(self) -> dict[str, Any]:
-        """As chat templates expect it: the arguments as an object, where they are one."""
-        arguments: Any = self.function.arguments
-        with suppress(ValueError, RecursionError):
-            value = json.loads(arguments)
-            arguments = value if isinstance(value, dict) else arguments
-        function = {"name": self.function.name, "arguments": arguments}
-        return {"id": self.id, "type": self.type, "function": function}
-
-
-Content = Annotated[
-    Annotated[None, Tag("#null")]
-    | Annotated[str, Tag("#text")]
-    | Annotated[list[ContentPart], Tag("#parts")],
-    by_type({str: "#text", list: "#parts", type(None): "#null"}),
-]
-
-
-class Message(RequestModel):
-    """One message of the conversation. Content parts are joined by line breaks."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Content = None
-    name: str | None = Field(default=None, description="Passed on to the chat template.")
-    tool_calls: list[ToolCall] | None = Field(
-        default=None, description="Of an assistant message: passed on to the chat template."
-    )
-    tool_call_id: str | None = Field(default=None, description="Of a tool message: likewise.")
-    reasoning_content: str | None = Field(
-        default=None, description="Of an assistant message: passed on to the chat template."
-    )
-    refusal: AcceptedText = None
-    annotations: Annotated[Any, Field(description="Accepted, and without effect here.")] = None
-    parsed: Annotated[
-        Any, Field(description="The SDK's parsed form of an answer: accepted, without effect.")
-    ] = None
-    audio: unsupported("audio") = None  # type: ignore[valid-type]
-    function_call: unsupported("function_call") = None  # type: ignore[valid-type]
-
-    @model_validator(mode="after")
-    def _fits_its_role(self) -> Self:
-        if self.role != "assistant":
-            if self.content is None:
-                raise refuse(
-                    "missing_required_parameter",
-                    f"Missing required parameter: a message of role {self.role!r} needs 'content'.",
-                    "content",
-                )
-            for name in ("tool_calls", "reasoning_content", "refusal"):
-                if getattr(self, name):
-                    raise refuse(
-                        "invalid_value", f"Only an assistant message can have '{name}'.", name
-                    )
-        return self
-
-    @property
-    def text(self) -> str:
-        """The content as one string."""
-        if isinstance(self.content, list):
-            return "\n".join(part.words for part in self.content)
-        return self.content or ""
+from server.api.messages import Message, check_history
+from server.api.tools import ToolRequest
 
 
 class SampledRequest(FormattedRequest):
@@ -196,7 +83,7 @@ class SampledRequest(FormattedRequest):
         return self.stream_options or StreamOptions()
 
 
-class ChatCompletionRequest(SampledRequest, CheckedRequest):
+class ChatCompletionRequest(SampledRequest, CheckedRequest, ToolRequest):
     """`POST /v1/chat/completions`."""
 
     messages: list[Message] = Field(min_length=1, description="The conversation so far.")
@@ -231,7 +118,17 @@ class ChatCompletionRequest(SampledRequest, CheckedRequest):
         "with the same 400. Default: the server's setting. An extension.",
     )
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
-        Field(default=None, description="Passed on to the chat template as a variable.")
+        Field(
+            default=None,
+            description="Passed on to the chat template as a variable. `none`: no reasoning, also "
+            "of models whose chat template knows no such variable.",
+        )
+    )
+    max_reasoning_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        lt=2**31,
+        description="Most tokens of reasoning, which is then closed; 0: none. An extension.",
     )
 
     metadata: Metadata = None
@@ -244,17 +141,21 @@ class ChatCompletionRequest(SampledRequest, CheckedRequest):
     ] = None
     service_tier: AcceptedText = None
     verbosity: AcceptedText = None
-    parallel_tool_calls: AcceptedFlag = None
 
-    tools: unsupported("tools", []) = None  # type: ignore[valid-type]
-    tool_choice: unsupported("tool_choice", "none", "auto") = None  # type: ignore[valid-type]
-    functions: unsupported("functions", []) = None  # type: ignore[valid-type]
-    function_call: unsupported("function_call", "none", "auto") = None  # type: ignore[valid-type]
+    functions: unsupported("functions", [], hint="use 'tools'") = None  # type: ignore[valid-type]
+    function_call: unsupported(  # type: ignore[valid-type]
+        "function_call", "none", "auto", hint="use 'tool_choice'"
+    ) = None
     audio: unsupported("audio") = None  # type: ignore[valid-type]
     modalities: unsupported("modalities", ["text"]) = None  # type: ignore[valid-type]
     prediction: unsupported("prediction") = None  # type: ignore[valid-type]
     web_search_options: unsupported("web_search_options") = None  # type: ignore[valid-type]
     moderation: unsupported("moderation") = None  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _calls_have_results(self) -> Self:
+        check_history(self.messages)
+        return self
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Self:
@@ -270,6 +171,13 @@ class ChatCompletionRequest(SampledRequest, CheckedRequest):
                 "max_tokens",
             )
         return self
+
+    @property
+    def reasoning_limit(self) -> int | None:
+        """Most tokens of reasoning; None: any number."""
+        if self.max_reasoning_tokens is None and self.reasoning_effort == "none":
+            return 0
+        return self.max_reasoning_tokens
 
     @property
     def token_limit(self) -> int | None:

@@ -202,11 +202,13 @@ class HeldChoices:
 
 
 def _pieces(held: Sequence[TextPiece], verdict: Verdict) -> Sequence[TextPiece]:
-    """What is sent: as it came, or in one piece if it had to be changed."""
+    """What is sent: as it came, or in one piece if it had to be changed. What stands around the
+    content (reasoning, delimiters) stays."""
     if verdict.with_nulls is None:
         return held
     tokens = tuple(token for piece in held for token in piece.tokens)
-    return [TextPiece(verdict.with_nulls, tokens)]
+    before, _, after = "".join(piece.text for piece in held).rpartition(verdict.written)
+    return [TextPiece(before + verdict.with_nulls + after, tokens)]
 
 
 def _failed(loop: RepairLoop, end: GiveUp, spent: Sequence[Finished]) -> ApiError:

@@ -32,12 +32,9 @@ from server.fetch import cache_dir, resolve_model
 from server.lint import DIALECTS_FILE, Dialect, load_dialects
 from server.prompt import ChatTemplate
 from server.settings import Settings
-from server.templates import (
-    chat_template_for,
-    response_template_for,
-    template_files,
-    without_tool_calls,
-)
+from server.templates import AnswerTemplates, answer_templates_for, chat_template_for
+from server.toolprompt import FILE as TOOL_PROMPT
+from server.toolprompt import ToolPrompt
 
 LOGGER = logging.getLogger("gabarito.api")
 
@@ -68,7 +65,8 @@ class State(StrEnum):
 class Served:
     """One loaded model, as the handlers need it.
 
-    response_templates  those of the configuration, by name; a request may ask for one of them
+    templates    the response templates; a request may ask for one by its name
+    tool_prompt  how models whose chat template knows no tools are told of them
     dialects     what is known of other servers' JSON Schema, by name
     fingerprint  `system_fingerprint` of the answers: changes with the model
     created      seconds since the epoch
@@ -77,8 +75,8 @@ class Served:
     name: str
     engine: Engine
     chat_template: ChatTemplate
-    response_template: ResponseTemplate
-    response_templates: Mapping[str, ResponseTemplate]
+    templates: AnswerTemplates
+    tool_prompt: ToolPrompt
     formats: FormatCompiler
     dialects: Mapping[str, Dialect]
     settings: Settings
@@ -100,23 +98,24 @@ class Served:
                 code="model_not_found",
             )
 
-    def template_named(self, name: str | None) -> ResponseTemplate:
+    def template_named(self, name: str | None, *, tools: bool) -> ResponseTemplate:
         """The response template that a request asks for; None: the model's own.
+
+        Args:
+            tools: whether the request offers tools that may be called.
 
         Raises:
             ApiError: 400, there is none of that name.
         """
-        if name is None:
-            return self.response_template
-        if name not in self.response_templates:
+        if name is not None and name not in self.templates.named:
             raise ApiError(
                 400,
                 f"Invalid value for 'response_template': there is no template {name!r} here; there "
-                f"are: {', '.join(sorted(self.response_templates))}.",
+                f"are: {', '.join(sorted(self.templates.named))}.",
                 param="response_template",
                 code="invalid_value",
             )
-        return self.response_templates[name]
+        return self.templates.get(name, tools=tools)
 
 
 def local_runtime(settings: Settings, engine: Engine | None = None) -> Runtime:
@@ -176,10 +175,8 @@ def serve_engine(
         name=name,
         engine=engine,
         chat_template=chat_template,
-        response_template=without_tool_calls(response_template_for(chat_template, settings)),
-        response_templates={
-            file.name: without_tool_calls(file.template) for file in template_files(settings)
-        },
+        templates=answer_templates_for(chat_template, settings),
+        tool_prompt=ToolPrompt.of_file(settings.config_file(TOOL_PROMPT)),
         formats=FormatCompiler(
             cache, engine.vocabulary, settings.grammar.whitespace, settings.grammar.key_order
         ),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from server.api.structured import AnswerFormat
+from server.calls import ToolCallDelta
 from server.deltas import AnswerMessage
 from server.engine.types import Finished, TokenRecord
 
@@ -46,12 +47,56 @@ class Envelope:
         }
 
 
-def message(answer: AnswerMessage) -> dict[str, Any]:
-    """`choices[].message` of a chat answer."""
-    shape: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+def message(answer: AnswerMessage, *, tools: bool = False) -> dict[str, Any]:
+    """`choices[].message` of a chat answer. `tools`: some were offered, so that the content may be
+    missing (null)."""
+    content = answer.content or (None if tools else "")
+    shape: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if answer.calls:
+        shape["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in answer.calls
+        ]
     if answer.reasoning is not None:
         shape["reasoning_content"] = answer.reasoning
     return {**answer.extra, **shape}
+
+
+def tool_call_delta(delta: ToolCallDelta) -> dict[str, Any]:
+    """One of `choices[].delta.tool_calls`: id, type and name only where the call begins."""
+    if delta.id is None:
+        return {"index": delta.index, "function": {"arguments": delta.arguments}}
+    return {
+        "index": delta.index,
+        "id": delta.id,
+        "type": "function",
+        "function": {"name": delta.name, "arguments": delta.arguments},
+    }
+
+
+def finish_reason(end: Finished, answer: AnswerMessage) -> str:
+    """`choices[].finish_reason`: an answer that was cut off says so, whatever it holds."""
+    return "tool_calls" if end.reason == "stop" and answer.calls else end.reason
+
+
+def tool_facts(
+    bound: Mapping[str, Any] | None, answers: Sequence[AnswerMessage]
+) -> dict[str, Any] | None:
+    """`gabarito.tools`: how the calls were bound, and which of them are not complete."""
+    incomplete = [
+        {"choice": index, "call": number, "id": call.id}
+        for index, answer in enumerate(answers)
+        for number, call in enumerate(answer.calls)
+        if not call.complete
+    ]
+    facts = dict(bound or {})
+    if incomplete:
+        facts["incomplete"] = incomplete
+    return facts or None
 
 
 def chat_logprobs(tokens: Iterable[TokenRecord]) -> dict[str, Any]:

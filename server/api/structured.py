@@ -21,6 +21,8 @@ import anyio
 import anyio.to_thread
 
 from grammar import CacheResult, Grammar, GrammarCache, GrammarError, SchemaBudgetError, Vocabulary
+from grammar.turn_parts import ChoiceValue, GbnfValue, JsonValue, PatternValue, ValueSource
+from parsing import ResponseTemplate
 from server.api.errors import ApiError, issue_dict, to_api_error
 from server.api.formats import (
     AnyFormat,
@@ -32,7 +34,10 @@ from server.api.formats import (
     TextFormat,
     Wanted,
 )
+from server.api.tools import Offer
+from server.api.toolschemas import check_schemas
 from server.grounding.rules import KEYWORD
+from server.turns import TurnGrammar, turn_grammar
 from server.validate import AnswerValidator
 
 #: How many grammars are compiled at a time; the rest wait without holding a worker thread.
@@ -139,6 +144,52 @@ class FormatCompiler:
             cache="hit" if result.hit else "miss",
             bound=bound,
         )
+
+    async def turn(
+        self,
+        template: ResponseTemplate,
+        prompt: str,
+        *,
+        content: Wanted | None,
+        offer: Offer | None,
+        reasoning_limit: int | None,
+    ) -> TurnGrammar:
+        """The grammar of a whole turn that answers `prompt` and is read by `template`.
+
+        Args:
+            content: what the content must be, compiled by itself before.
+            offer: the tools that may be called.
+
+        Raises:
+            ApiError: a tool's schema can't be used; the whole is too complex.
+        """
+        field = "response_format" if content is None else content.field
+        make = partial(
+            turn_grammar,
+            template,
+            vocabulary=self._vocabulary,
+            cache=self._cache,
+            content=None if content is None else self._source(content.format),
+            tools=[] if offer is None else [tool.model_dump() for tool in offer.tools],
+            tool_choice=None if offer is None else offer.as_choice(),
+            parallel=offer is None or offer.parallel,
+            reasoning_limit=reasoning_limit,
+            prefix=prompt,
+            whitespace=self._whitespace,
+            budget=self._cache.budget,
+        )
+
+        def checked() -> TurnGrammar:
+            if offer is not None:
+                check_schemas(offer.tools, self._vocabulary, self._cache)
+            return make()
+
+        try:
+            return await self._run(checked)
+        except GrammarError as error:
+            raise to_api_error(error, field="tools" if offer is not None else field) from error
+        except RecursionError as error:
+            raise to_api_error(SchemaBudgetError("it is nested too deeply"), field=field) from error
 
     async def keep(self, wanted: Wanted) -> dict[str, Any]:
         """Compile a schema, fill in its first mask, and remember it under its hash.
@@ -287,6 +338,23 @@ class FormatCompiler:
         return cache.get_json_schema(
             schema, vocabulary, strict=strict, whitespace=self._whitespace, key_order=key_order
         )
+
+    def _source(self, asked: AnyFormat) -> ValueSource:
+        """The same as a part of a turn."""
+        match asked:
+            case RegexFormat():
+                return PatternValue(asked.pattern)
+            case ChoiceFormat():
+                return ChoiceValue(tuple(asked.choices))
+            case GrammarFormat():
+                return GbnfValue(asked.grammar)
+            case JsonSchemaFormat():
+                spec = asked.json_schema
+                schema = {} if spec.schema_ is None else spec.schema_
+                strict, order = bool(spec.strict), spec.key_order or self._key_order
+            case _:
+                schema, strict, order = _ANY_OBJECT, True, self._key_order
+        return JsonValue(schema, origins=(("", "", strict),), key_order=order)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it

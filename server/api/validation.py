@@ -41,6 +41,7 @@ _CODES = {
 }
 _OWN_CODES = frozenset(
     {
+        "invalid_function_parameters",
         "invalid_value",
         "missing_required_parameter",
         "unknown_parameter",

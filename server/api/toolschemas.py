@@ -1,0 +1,78 @@
+"""The schemas of tools: which can't be used, and what of the others is not enforced.
+
+    strict       a keyword that can't be enforced is an error
+    not strict   the rest is enforced; a schema that can't be compiled at all takes any object
+
+A schema that is no schema is an error either way. Errors are OpenAI's: `param` is
+`tools[i].function.parameters`, `code` is `invalid_function_parameters`; `issues` has pointers into
+the parameters.
+
+Read next: `server/turns.py`, where the schemas become a grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from grammar import (
+    GrammarCache,
+    Issue,
+    SchemaBudgetError,
+    SchemaError,
+    UnsatisfiableSchemaError,
+    UnsupportedSchemaError,
+    Vocabulary,
+)
+from server.api.errors import ApiError, issue_dict, to_api_error
+from server.api.tools import FunctionTool
+
+CODE = "invalid_function_parameters"
+
+
+def check_schemas(
+    tools: Sequence[FunctionTool], vocabulary: Vocabulary, cache: GrammarCache
+) -> None:
+    """Compile each tool's schema by itself, to say which of them is at fault. Blocks.
+
+    Raises:
+        ApiError: 400, one of them can't be used.
+    """
+    for place, tool in enumerate(tools):
+        strict = bool(tool.function.strict)
+        try:
+            cache.get_json_schema(tool.schema_, vocabulary, strict=strict)
+        except (UnsupportedSchemaError, UnsatisfiableSchemaError, SchemaBudgetError) as error:
+            if strict:
+                raise schema_error(error, place, tool.name) from error
+        except SchemaError as error:
+            raise schema_error(error, place, tool.name) from error
+        except RecursionError:
+            too_deep = SchemaBudgetError("it is nested too deeply")
+            raise schema_error(too_deep, place, tool.name) from None
+
+
+def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
+    """What a client is told of a tool's schema. `place`: of the tool in the request."""
+    told = to_api_error(error, schema_name=name, field="function")
+    return ApiError(
+        told.status,
+        told.message,
+        param=f"tools[{place}].function.parameters",
+        code=CODE,
+        extra=told.extra,
+    )
+
+
+def unenforced(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> list[dict[str, Any]]:
+    """The issues that are about tools, by tool, with pointers into its parameters."""
+    listed = []
+    for issue in issues:
+        for place, tool in enumerate(tools):
+            prefix = f"/tools/{place}/function/parameters"
+            if issue.pointer == prefix or issue.pointer.startswith(prefix + "/"):
+                pointer = issue.pointer.removeprefix(prefix)
+                listed.append(
+                    {"tool": tool.name, **issue_dict(Issue(issue.keyword, pointer, issue.reason))}
+                )
+    return listed
