@@ -165,8 +165,34 @@ def test_null_everywhere_at_once_and_at_the_root() -> None:
     assert nulled({"a": "x", "b": "y"}, ungrounded, True) == ({"a": None, "b": None}, ())
 
 
-def test_null_does_not_ask_more_of_an_invalid_answer_than_before() -> None:
+def test_nothing_becomes_null_in_an_invalid_answer() -> None:
     schema = {"properties": {"a": {"type": ["string", "null"]}, "b": {"type": "integer"}}}
     value = {"a": "x", "b": "no integer"}
     ungrounded = check(value, rules(schema, {"fields": {"a": "verbatim"}}), NOTHING)
-    assert nulled(value, ungrounded, schema) == ({"a": None, "b": "no integer"}, ())
+    assert nulled(value, ungrounded, schema) == (value, ungrounded)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": [{"type": ["string", "null"]}]},
+        {"$schema": "https://example.org/mine", "items": {"type": ["string", "null"]}},
+        {"$defs": {"unused": {"$ref": "https://example.org/x.json"}}, "items": {"nullable": True}},
+        {"definitions": {"a": {"$id": "#a", "type": ["string", "null"]}}, "items": {}},
+    ],
+)
+def test_schemas_of_older_drafts_and_with_unused_references(schema: Any) -> None:
+    ungrounded = check(["x"], rules(schema, "verbatim"), NOTHING)
+    assert [each.pointer for each in ungrounded] == ["/0"]
+    assert nulled(["x"], ungrounded, schema) == ([None], ())
+
+
+def test_null_in_a_schema_whose_errors_double_with_every_level() -> None:
+    branch = {"type": ["array", "null"], "items": {"$ref": "#"}}
+    schema = {"anyOf": [{**branch, "contains": {"const": 5}}, branch, {"type": "string"}]}
+    value: Any = "x"
+    for _ in range(60):
+        value = [value, "x"]
+    ungrounded = check(value, rules(schema, {"fields": {"/1": "verbatim"}}), NOTHING)
+    result, left = nulled(value, ungrounded, schema)
+    assert (result[1], left) == (None, ())

@@ -6,9 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-import jsonschema_rs
-
 from server.grounding.checks import Ungrounded
+from server.validate import AnswerValidator
 
 
 def nulled(
@@ -16,47 +15,34 @@ def nulled(
 ) -> tuple[Any, tuple[Ungrounded, ...]]:
     """A copy of a value with null where it is not grounded, and what could not be replaced.
 
-    A place may become null if the value breaks the schema in no way in which it did not before.
+    A place may become null if the value is then valid, as far as a full validator can tell: where
+    it can't, or the value is not valid anyway, nothing is replaced.
 
     Args:
         value: a JSON value.
         ungrounded: what `check` found in it.
         schema: its JSON Schema; None: it has none, so that everything may be null.
-
-    Raises:
-        jsonschema_rs.ValidationError: the schema is not valid.
     """
-    validator = jsonschema_rs.validator_for(True if schema is None else schema)
-    result = copy.deepcopy(value)
-    whole = _faults(validator, result)
-    at_once = copy.deepcopy(result)
-    for each in ungrounded:
-        at_once = _with_null(at_once, each.path)
-    if _faults(validator, at_once) <= whole:
-        return at_once, ()
+    validator = AnswerValidator(True if schema is None else schema)
+    whole = {"": copy.deepcopy(value)}
+    paths = [("", *each.path) for each in ungrounded]
+    before = [_put(whole, path, None) for path in paths]
+    if validator.check(whole[""]).valid:
+        return whole[""], ()
+    for path, old in zip(reversed(paths), reversed(before), strict=True):
+        _put(whole, path, old)
     left: list[Ungrounded] = []
-    for each in ungrounded:
-        changed = _with_null(copy.deepcopy(result), each.path)
-        if _faults(validator, changed) <= whole:
-            result = changed
-        else:
+    for each, path in zip(ungrounded, paths, strict=True):
+        old = _put(whole, path, None)
+        if not validator.check(whole[""]).valid:
+            _put(whole, path, old)
             left.append(each)
-    return result, tuple(left)
+    return whole[""], tuple(left)
 
 
-def _faults(validator: Any, value: Any) -> set[tuple[str, str]]:
-    """Where a value breaks which keyword of the schema."""
-    return {
-        ("/".join(map(str, error.instance_path)), "/".join(map(str, error.schema_path)))
-        for error in validator.iter_errors(value)
-    }
-
-
-def _with_null(value: Any, path: tuple[str | int, ...]) -> Any:
-    if not path:
-        return None
-    holder = value
+def _put(holder: Any, path: tuple[str | int, ...], value: Any) -> Any:
+    """Put a value at a place; returns what stood there."""
     for step in path[:-1]:
         holder = holder[step]
-    holder[path[-1]] = None
-    return value
+    old, holder[path[-1]] = holder[path[-1]], value
+    return old

@@ -48,7 +48,7 @@ class SchemaPlaces:
     def __init__(self, schema: dict[str, Any] | bool | None) -> None:
         root = {} if schema is None else schema
         self.document = Document(root)
-        self._registry = jsonschema_rs.Registry([(_ROOT, root)])
+        self._registry = _registry(root)
         self._validators: dict[str, Any] = {}
 
     def walk(self, value: Any) -> Iterator[Place]:
@@ -144,14 +144,24 @@ class SchemaPlaces:
         return validator is None or bool(validator.is_valid(key))
 
     def _validator(self, schema: dict[str, Any]) -> Any:
+        if self._registry is None:
+            return None
         root = self.document.root
         dialect = root.get("$schema") if isinstance(root, dict) else None
         if isinstance(dialect, str):
             schema = {"$schema": dialect, **schema}
         try:
-            return jsonschema_rs.validator_for(schema, registry=self._registry)
+            return jsonschema_rs.validator_for(schema, registry=self._registry, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
             return None  # what can't be told apart holds: a check too many beats one too few
+
+
+def _registry(root: dict[str, Any] | bool) -> jsonschema_rs.Registry | None:
+    """None: the schema refers to others, perhaps in a part that nothing uses."""
+    try:
+        return jsonschema_rs.Registry([(_ROOT, root)])
+    except (jsonschema_rs.ReferencingError, ValueError):
+        return None
 
 
 def _fragment(pointer: str) -> str:
