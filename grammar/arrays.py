@@ -24,10 +24,7 @@ MAX_COUNTED_PLACES = 100_000
 # Phases of a frame's place; an ``At`` follows.
 ITEM = "item"  # an item comes next
 ITEM_DONE = "item done"
-# In the flexible style also:
-OPENED = "opened"  # and whether the gap after the bracket is done
-BEFORE_NEXT = "before next"  # after the gap behind an item
-AFTER_COMMA = "after comma"
+OPENED = "opened"  # only in the flexible style
 
 
 class ItemChoice(NamedTuple):
@@ -161,7 +158,7 @@ class ArrayNode(Node):
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         style = stack.style
         if style.flexible:
-            context.text(b"[", context.push(self, (OPENED, False), stack), out)
+            context.mark(b"[", context.push(self, (OPENED, self.start), stack), out, before=False)
             return
         if self._may_close(self.start):
             context.text(b"[]", stack, out)
@@ -177,26 +174,20 @@ class ArrayNode(Node):
         if phase == ITEM:
             self._items(context, what, stack, out)
         elif phase == ITEM_DONE and style.flexible:
-            context.blank(context.push(self, (BEFORE_NEXT, what), stack), out)
+            if self._may_close(what):
+                context.mark(b"]", stack, out, after=False)
+            if any(self._next(what)):
+                context.mark(b",", context.push(self, (ITEM, what), stack), out)
         elif phase == ITEM_DONE:
             if self._may_close(what):
                 context.text(style.line(stack.depth) + b"]", stack, out)
             if any(self._next(what)):
                 comma = context.push(self, (ITEM, what), stack)
                 context.text(b"," + style.after_comma(stack.depth + 1), comma, out)
-        elif phase == BEFORE_NEXT:
+        else:  # opened, in the flexible style
             if self._may_close(what):
                 context.text(b"]", stack, out)
-            if any(self._next(what)):
-                context.text(b",", context.push(self, (AFTER_COMMA, what), stack), out)
-        elif phase == AFTER_COMMA:
-            context.blank(context.push(self, (ITEM, what), stack), out)
-        elif what:  # opened, and the gap is done
-            if self._may_close(self.start):
-                context.text(b"]", stack, out)
-            self._items(context, self.start, stack, out)
-        else:
-            context.blank(context.push(self, (OPENED, True), stack), out)
+            self._items(context, what, stack, out)
 
     def _items(self, context: Context, at: At, stack: Stack, out: Closure) -> None:
         for rule, after in self._next(at):

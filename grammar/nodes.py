@@ -84,7 +84,7 @@ class Context:
         self.stacks: dict[tuple[int, Place, int], Stack] = {}
         self._either = Either()
         self._texts: dict[bytes, tuple[Automaton, int]] = {}
-        self._gap: tuple[Automaton, int] | None = None
+        self._marks: dict[tuple[bytes, bool, bool], tuple[Automaton, int]] = {}
         self._next_uid = 0
 
     def bottom(self, style: Style) -> Stack:
@@ -150,12 +150,17 @@ class Context:
             found = self._texts[text] = (automaton, automaton.start())
         out.leaves.append(Leaf(*found, stack))  # it is not empty, so it can't be skipped
 
-    def blank(self, stack: Stack, out: Closure) -> None:
-        """Add a flexible gap."""
-        if self._gap is None:
+    def mark(
+        self, text: bytes, stack: Stack, out: Closure, *, before: bool = True, after: bool = True
+    ) -> None:
+        """Add a punctuation mark with flexible gaps before and after it."""
+        key = (text, before, after)
+        found = self._marks.get(key)
+        if found is None:
             automaton = self.workspace.ascii
-            self._gap = (automaton, automaton.start(self.workspace.gap()))
-        self.leaf(*self._gap, stack, out)
+            language = self.workspace.marked(text.decode(), before=before, after=after)
+            found = self._marks[key] = (automaton, automaton.start(language))
+        out.leaves.append(Leaf(*found, stack))
 
     def pop(self, stack: Stack, label: Outcome, out: Closure) -> None:
         """Go on below a finished terminal or node."""

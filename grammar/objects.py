@@ -27,10 +27,9 @@ VALUE_DONE = "value done"  # a Progress
 KEY_DONE = "key done"  # a Progress; the label says which property
 EXTRA_KEY_DONE = "extra key done"  # a Progress and a class; the label is the key's text
 # In the flexible style also:
-OPENED = "opened"  # whether the gap after the bracket is done
-BEFORE_NEXT = "before next"  # a Progress, after the gap behind a value
-AFTER_COMMA = "after comma"  # a Progress, and whether the gap is done
-COLON = "colon"  # the rule of the value to come, and how many of gap, colon, gap are done
+OPENED = "opened"  # nothing else
+AFTER_COMMA = "after comma"  # a Progress
+COLON = "colon"  # the rule of the value to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class ObjectNode(Node):
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         style = stack.style
         if style.flexible:
-            context.text(b"{", context.push(self, (OPENED, False), stack), out)
+            context.mark(b"{", context.push(self, (OPENED,), stack), out, before=False)
             return
         if self._may_close(START):
             context.text(b"{}", stack, out)
@@ -217,8 +216,14 @@ class ObjectNode(Node):
             self._value(context, at, self.values[label], stack, out)
         elif phase == EXTRA_KEY_DONE:
             self._after_extra(context, place[1], place[2], stack, label, out)
+        elif phase == OPENED:
+            if self._may_close(START):
+                context.text(b"}", stack, out)
+            self._keys(context, START, b"", stack, out)
+        elif phase == AFTER_COMMA:
+            self._keys(context, place[1], b"", stack, out)
         else:
-            self._resume_flexible(context, place, stack, out)
+            context.rules[place[1]].expand(context, stack, out)
 
     def _after_extra(
         self, context: Context, at: Progress, which: int, stack: Stack, label: Outcome, out: Closure
@@ -237,7 +242,10 @@ class ObjectNode(Node):
     def _after_value(self, context: Context, at: Progress, stack: Stack, out: Closure) -> None:
         style = stack.style
         if style.flexible:
-            context.blank(context.push(self, (BEFORE_NEXT, at), stack), out)
+            if self._may_close(at):
+                context.mark(b"}", stack, out, after=False)
+            if self._declared_next(at) or self._extra(at):
+                context.mark(b",", context.push(self, (AFTER_COMMA, at), stack), out)
             return
         if self._may_close(at):
             context.text(style.line(stack.depth) + b"}", stack, out)
@@ -246,32 +254,6 @@ class ObjectNode(Node):
     def _value(self, context: Context, at: Progress, rule: int, stack: Stack, out: Closure) -> None:
         after = context.push(self, (VALUE_DONE, at), stack)
         if stack.style.flexible:
-            context.blank(context.push(self, (COLON, rule, 1), after), out)
+            context.mark(b":", context.push(self, (COLON, rule), after), out)
         else:
             context.rules[rule].expand(context, after, out)
-
-    def _resume_flexible(self, context: Context, place: Place, stack: Stack, out: Closure) -> None:
-        phase, what, *rest = place
-        if phase == OPENED:
-            if not what:
-                context.blank(context.push(self, (OPENED, True), stack), out)
-                return
-            if self._may_close(START):
-                context.text(b"}", stack, out)
-            self._keys(context, START, b"", stack, out)
-        elif phase == BEFORE_NEXT:
-            if self._may_close(what):
-                context.text(b"}", stack, out)
-            if self._declared_next(what) or self._extra(what):
-                context.text(b",", context.push(self, (AFTER_COMMA, what, False), stack), out)
-        elif phase == AFTER_COMMA:
-            if rest[0]:
-                self._keys(context, what, b"", stack, out)
-            else:
-                context.blank(context.push(self, (AFTER_COMMA, what, True), stack), out)
-        elif rest[0] == 1:
-            context.text(b":", context.push(self, (COLON, what, 2), stack), out)
-        elif rest[0] == 2:
-            context.blank(context.push(self, (COLON, what, 3), stack), out)
-        else:
-            context.rules[what].expand(context, stack, out)

@@ -104,15 +104,17 @@ class Workspace:
         """The one automaton of all ASCII languages (numbers, gaps)."""
         return self._ascii
 
-    def gap(self) -> Rx:
-        """The bounded white space of the flexible style."""
-        found = self.languages.get("gap")
+    def marked(self, mark: str, *, before: bool, after: bool) -> Rx:
+        """A punctuation mark between bounded gaps of the flexible style."""
+        key = ("mark", mark, before, after)
+        found = self.languages.get(key)
         if found is None:
             builder = self.builder
             blank = builder.union(builder.literal(" "), builder.literal("\t"))
             line = builder.union(builder.literal("\n"), builder.literal("\r\n"))
-            found = builder.concat(builder.repeat(line, 0, 2), builder.repeat(blank, 0, MAX_BLANKS))
-            self.languages["gap"] = found
+            gap = builder.concat(builder.repeat(line, 0, 2), builder.repeat(blank, 0, MAX_BLANKS))
+            parts = [gap] * before + [builder.literal(mark)] + [gap] * after
+            found = self.languages[key] = builder.concat(*parts)
         assert isinstance(found, Rx)
         return found
 
