@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from grammar.automaton import NOT_ACCEPTING, Automaton, WordTrie
+from grammar.automaton import NOT_ACCEPTING, Automaton
 from grammar.objects import Extra, ObjectNode, Progress
+from grammar.words import WordTrie
 from grammar.workspace import Workspace
 
 

@@ -8,14 +8,14 @@ otherwise), so a token that keeps all automata alive can always be continued.
 An accepting state carries a *label* (an int >= 0), which tells the grammar which of several
 continuations follows: which property a key named, for instance.
 
-Read next: ``strings.py`` for JSON strings, ``walk.py`` for how a mask comes out of an automaton.
+Read next: ``words.py`` for fixed words, ``strings.py`` for JSON strings, ``walk.py`` for how a mask
+comes out of an automaton.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from grammar.table import StepTable
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grammar.endings import Ending
     from grammar.regular import Rx
     from grammar.safe import Even
-    from grammar.trie import Rests
+    from grammar.trie import Rests, TokenTrie
     from grammar.walk import Free, Walk
 
 Outcome = int | str
@@ -32,6 +32,10 @@ NOT_ACCEPTING = -1
 _UNASKED = (-1,)
 TOKENS = 256
 """A step beyond the bytes: ``TOKENS + id`` is one whole token (see ``text.OneToken``)."""
+
+
+#: The tokens that stay, and label -> what is left where they leave (see ``walk.py``).
+Following: TypeAlias = "tuple[list[int], dict[int, list[Rests]]]"
 
 
 class Automaton:
@@ -112,6 +116,10 @@ class Automaton:
 
     def free(self, key: Any) -> Free | None:
         """What is free text from here on, if that is all there is (see ``bodies.py``)."""
+        return None
+
+    def follow(self, key: Any, trie: TokenTrie, rests: Rests) -> Following | None:
+        """The walk over some rests, where there is a shorter way than over single states."""
         return None
 
     def tokens(self, state: int) -> Collection[int]:
@@ -201,102 +209,6 @@ class Automaton:
         """Memoise a walk, which takes ``size`` bytes."""
         self.walks[state, rests] = walk
         self._walk_bytes += size
-
-
-class WordTrie:
-    """A set of byte strings as a trie; word ``j`` is found at the node where it ends.
-
-    ``below[node]`` has the ascending indices of the words at or below the node, so that a range of
-    indices can be asked for (the properties from the i-th to the next required one).
-    """
-
-    __slots__ = ("below", "children", "end", "words")
-
-    def __init__(self, words: Sequence[bytes]) -> None:
-        self.words = tuple(words)
-        self.children: list[dict[int, int]] = [{}]
-        self.end: list[int] = [-1]
-        self.below: list[list[int]] = [[]]
-        for j, word in enumerate(words):
-            node = 0
-            self.below[0].append(j)
-            for byte in word:
-                child = self.children[node].get(byte)
-                if child is None:
-                    child = len(self.children)
-                    self.children[node][byte] = child
-                    self.children.append({})
-                    self.end.append(-1)
-                    self.below.append([])
-                node = child
-                self.below[node].append(j)
-            assert self.end[node] < 0, "words must be distinct"
-            self.end[node] = j
-
-    def any_within(self, node: int, low: int, high: int) -> bool:
-        """Whether a word with an index in [low, high] is at or below the node."""
-        below = self.below[node]
-        at = bisect_left(below, low)
-        return at < len(below) and below[at] <= high
-
-
-class Words(Automaton):
-    """``open`` + one word of a trie with an index in a range + ``close``; the label is the index.
-
-    Key: (part, position, low, high), part 0 = in ``open``, 1 = in the trie, 2 + j = in ``close``
-    after word j. Used for literals, enumerations and declared property names.
-    """
-
-    def __init__(self, trie: WordTrie, opening: bytes = b"", closing: bytes = b"") -> None:
-        super().__init__()
-        self.trie = trie
-        self.opening = opening
-        self.closing = closing
-
-    def start(self, low: int = 0, high: int | None = None) -> int:
-        """The state before anything was read, for the words with indices in [low, high]."""
-        last = len(self.trie.words) - 1 if high is None else high
-        assert self.trie.any_within(0, low, last)
-        return self.state((0, 0, low, last) if self.opening else (1, 0, low, last))
-
-    def successor(self, key: tuple[int, int, int, int], byte: int) -> Hashable | None:
-        part, position, low, high = key
-        if part == 0:
-            if self.opening[position] != byte:
-                return None
-            position += 1
-            return (0, position, low, high) if position < len(self.opening) else (1, 0, low, high)
-        if part == 1:
-            child = self.trie.children[position].get(byte)
-            if child is not None and self.trie.any_within(child, low, high):
-                return (1, child, low, high)
-            word = self._word(position, low, high)
-            if word < 0 or not self.closing or self.closing[0] != byte:
-                return None
-            return (2 + word, 1, 0, 0)
-        if position < len(self.closing) and self.closing[position] == byte:
-            return (part, position + 1, 0, 0)
-        return None
-
-    def _word(self, node: int, low: int, high: int) -> int:
-        word = self.trie.end[node]
-        return word if low <= word <= high else -1
-
-    def label(self, key: tuple[int, int, int, int]) -> int:
-        part, position, low, high = key
-        if part == 1 and not self.closing:
-            return self._word(position, low, high)
-        if part >= 2 and position == len(self.closing):
-            return part - 2
-        return NOT_ACCEPTING
-
-    def candidates(self, key: tuple[int, int, int, int]) -> Iterable[int]:
-        part, position, _, _ = key
-        if part == 0:
-            return self.opening[position : position + 1]
-        if part == 1:
-            return [*self.trie.children[position], *self.closing[:1]]
-        return self.closing[position : position + 1]
 
 
 class RegularAscii(Automaton):

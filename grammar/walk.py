@@ -76,6 +76,11 @@ def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests 
     """Walk from ``state`` over some rests of tokens (0: all tokens). Memoised on the automaton."""
     found = automaton.walks.get((state, rests))
     if found is None:
+        followed = automaton.follow(automaton.key(state), vocabulary.trie, rests)
+        if followed is not None:
+            found = _walk_of(*followed, vocabulary)
+            automaton.keep_walk(state, rests, found, 100 + found.memory_bytes())
+            return found
         same = automaton.representative_of(state)
         if same != state:
             found = walk(automaton, same, vocabulary, rests)
@@ -89,6 +94,18 @@ def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests 
             found = _Walker(automaton, vocabulary).run(state, rests)
             automaton.keep_walk(state, rests, found, 100 + found.memory_bytes())
     return found
+
+
+def _walk_of(ids: list[int], exits: dict[int, list[Rests]], vocabulary: Vocabulary) -> Walk:
+    array = np.array(ids, dtype=np.int32)
+    union = vocabulary.trie.union
+    left = tuple((label, union(parts)) for label, parts in exits.items())
+    if len(ids) <= FEW:
+        return Walk(array, None, left)
+    mask = np.zeros(vocabulary.mask_words, dtype=np.uint32)
+    set_bits(mask, array)
+    mask.flags.writeable = False
+    return Walk(array[:0], mask, left)
 
 
 class _Walker:

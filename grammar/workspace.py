@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from grammar.automaton import Automaton, RegularAscii, Words, WordTrie
+from grammar.automaton import Automaton, RegularAscii
 from grammar.content import Content, Excluding
 from grammar.keys import KeyStrings
 from grammar.marks import MarkedText, TimedText
@@ -25,6 +25,7 @@ from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
 from grammar.text import OneToken, PlainText
+from grammar.words import Words, WordTrie
 
 if TYPE_CHECKING:
     from grammar.bodies import FreeBodies
