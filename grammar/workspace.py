@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii
 from grammar.content import Content, Excluding
@@ -60,6 +60,8 @@ class Workspace:
             self.bodies.forget()
         self.builder = RegexBuilder()
         self.languages: dict[Hashable, object] = {}
+        #: What subschemas without parts mean (kept by the schema compiler).
+        self.leaves: dict[Hashable, Any] = {}
         self._automata: dict[Hashable, Automaton] = {}
         self._tries: dict[tuple[bytes, ...], WordTrie] = {}
         self._ascii = RegularAscii()

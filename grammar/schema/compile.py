@@ -29,8 +29,9 @@ from grammar.nodes import Choice, Node
 from grammar.objects import Extra, ObjectNode
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
-from grammar.schema.flatten import Conjunction, Flattener
+from grammar.schema.flatten import Alternative, Conjunction, Flattener
 from grammar.schema.languages import Languages
+from grammar.schema.leaves import signature
 from grammar.schema.merge import (
     ArraySpec,
     ConstantSpec,
@@ -49,6 +50,7 @@ from grammar.workspace import Workspace
 from grammar.writing import Writer
 
 UNLIMITED_FUEL = 1 << 60
+MAX_LEAVES = 4096
 KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
 
 
@@ -203,6 +205,8 @@ class SchemaCompiler:
         self.rules: list[_Rule] = [()] * base
         self._numbers: dict[Conjunction, int] = {}
         self._pending: list[tuple[int, Conjunction]] = []
+        self._same: dict[tuple[Alternative, ...], int] = {}  # rules by what they come down to
+        self._leaves: dict[str, int] = {}  # rules by signature
         self._visited: set[str] = set()
         languages = Languages(workspace, document, self._report, self._note)
         self._flattener = Flattener(
@@ -230,25 +234,64 @@ class SchemaCompiler:
         self._rule(("",))
         while self._pending:
             number, conjunction = self._pending.pop()
-            alternatives = self._flattener.conjunction(conjunction)
+            alternatives = tuple(self._flattener.conjunction(conjunction))
+            same = self._same.setdefault(alternatives, number)
+            if same != number:
+                self.rules[number] = self.rules[same]
+                continue
             specs: list[Spec] = []
             for alternative in alternatives:
                 self._visited.update(alternative)
                 specs += self._merger.specs(alternative)
-            specs = [s for s in map(self.writer.adapt, specs) if s is not None]
-            different = [h.spec for h in dict.fromkeys(map(_Holder, specs))]
-            made = [self._from_spec(s) for s in (different if len(specs) > 1 else specs)]
-            if len(made) == 1:
-                self.rules[number] = self.rules[made[0]]
-            else:
-                self.rules[number] = tuple(made)
+            self.rules[number] = self._from_specs(specs)
 
     def _rule(self, conjunction: Conjunction) -> int:
         found = self._numbers.get(conjunction)
         if found is None:
-            found = self._numbers[conjunction] = self._new(())
-            self._pending.append((found, conjunction))
+            if len(conjunction) == 1:
+                found = self._leaf(conjunction[0])
+            if found is None:
+                found = self._new(())
+                self._pending.append((found, conjunction))
+            self._numbers[conjunction] = found
         return found
+
+    def _leaf(self, pointer: str) -> int | None:
+        """The rule of a subschema without parts, shared by all that say the same."""
+        schema = self.document.get(pointer)
+        said = signature(schema)
+        if said is None:
+            return None
+        self._visited.add(pointer)
+        number = self._leaves.get(said)
+        if number is None:
+            key = ("leaf", said, self.document.float_integers)
+            kept = self.workspace.leaves
+            specs = kept.get(key)
+            quiet = True
+            if specs is None:
+                issues, notes = self.issues, self.notes
+                self.issues, self.notes = {}, {}
+                specs = self._merger.specs((pointer,))
+                quiet = not self.issues and not self.notes
+                self.issues, self.notes = issues | self.issues, notes | self.notes
+                if quiet:
+                    if len(kept) >= MAX_LEAVES:
+                        kept.clear()
+                    kept[key] = specs
+            number = self._new(self._from_specs(specs))
+            if quiet:  # else each has to be reported
+                self._leaves[said] = number
+        return number
+
+    def _from_specs(self, specs: list[Spec]) -> _Rule:
+        specs = [s for s in map(self.writer.adapt, specs) if s is not None]
+        if len(specs) > 1:
+            specs = [h.spec for h in dict.fromkeys(map(_Holder, specs))]
+        if len(specs) == 1 and isinstance(specs[0], WordsSpec | StringSpec | NumberSpec):
+            return specs[0]
+        made = [self._from_spec(s) for s in specs]
+        return self.rules[made[0]] if len(made) == 1 else tuple(made)
 
     def _new(self, rule: _Rule) -> int:
         if len(self.rules) - self.base >= self.budget.rules:
@@ -308,16 +351,21 @@ class SchemaCompiler:
             UnsatisfiableSchemaError: nothing satisfies the root.
         """
         good = self._productive()
+        made: dict[int, Node] = {}
         if not good[self.base]:
             pointer, keyword = self._blame(good)
             raise UnsatisfiableSchemaError(
                 "no JSON value satisfies this", pointer=pointer, keyword=keyword
             )
-        return [
-            self._node(rule, good) if good[number] else Choice(())
-            for number, rule in enumerate(self.rules)
-            if number >= self.base
-        ]
+        nodes: list[Node] = []
+        for number in range(self.base, len(self.rules)):
+            rule = self.rules[number]
+            node = made.get(id(rule))  # a rule may stand at several numbers
+            if node is None:
+                node = self._node(rule, good) if good[number] else Choice(())
+                made[id(rule)] = node
+            nodes.append(node)
+        return nodes
 
     def _blame(self, good: list[bool]) -> tuple[str, str]:
         """Where the contradiction lies: the deepest unsatisfiable subschema that is required."""
