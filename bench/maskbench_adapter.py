@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from grammar import Grammar, Matcher, Vocabulary, compile_json_schema
+from grammar import Grammar, GrammarCache, Matcher, Vocabulary
+from grammar.warm import warm_up
 
 
 class Tokenizer(Protocol):
@@ -38,25 +39,22 @@ class Gabarito:
         self.tok = tok
         special = {i: f"<{i}>" for i in tok.special}
         self.vocabulary = Vocabulary(tok.bytes, special, [tok.eos])
-        # What a server does once, before its first request; the collector's settings are its too.
-        self.vocabulary.prepare()
-        warm = compile_json_schema({"type": "object"}, self.vocabulary).start()
-        for token in (b"{", b'"', b"a"):
-            warm.mask()
-            warm.advance(self.vocabulary.tokens.index(token))
-        warm.mask()
+        # What a server does once, before its first request; the collector's settings are its too,
+        # and so is the cache, in which grammars stay until it is full.
+        warm_up(self.vocabulary)
+        self.cache = GrammarCache()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 50, 50)
+        gc.set_threshold(10_000, 1_000, 1_000)
         self.grammar: Grammar | None = None
         self.matcher: Matcher | None = None
 
     def compile(self, schema: dict[str, Any] | bool) -> None:
         """Compile strictly: a keyword that can't be enforced is a refusal."""
         self.matcher = None
-        self.grammar = compile_json_schema(
+        self.grammar = self.cache.get_json_schema(
             schema, self.vocabulary, whitespace=self.whitespace, key_order=self.key_order
-        )
+        ).grammar
 
     def reset(self) -> None:
         """Begin a new text."""

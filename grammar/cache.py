@@ -25,6 +25,8 @@ from grammar.vocabulary import Vocabulary
 
 COMPILER_VERSION = 3
 DEFAULT_MAX_BYTES = 256 << 20
+ENTRIES_BETWEEN_SUMS = 64
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,7 @@ def _key(kind: str, source: Any, vocabulary: Vocabulary, options: dict[str, Any]
         **options,
         "vocabulary": vocabulary.fingerprint,
     }
-    text = json.dumps([source, whole], separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_encode([source, whole]).encode()).hexdigest()
 
 
 class GrammarCache:
@@ -92,6 +93,7 @@ class GrammarCache:
         self._entries: OrderedDict[str, Grammar] = OrderedDict()
         self._compiling: dict[str, Future[Grammar]] = {}
         self._hits = self._misses = self._evictions = 0
+        self._roughly = self._since_sum = 0
 
     @property
     def budget(self) -> Budget | None:
@@ -202,12 +204,21 @@ class GrammarCache:
         return CacheResult(grammar, key, not first, (time.perf_counter() - began) * 1000)
 
     def _evict(self) -> None:
+        """Drop what is too much. Grammars grow while they are used, so their sizes are added up
+        anew, but while there is room not for every new entry."""
+        newest = next(reversed(self._entries.values()))
+        self._roughly += newest.memory_bytes()
+        self._since_sum += 1
+        if self._roughly <= self.max_bytes // 2 and self._since_sum < ENTRIES_BETWEEN_SUMS:
+            return
         sizes = {key: grammar.memory_bytes() for key, grammar in self._entries.items()}
         total = sum(sizes.values())
+        self._since_sum = 0
         while total > self.max_bytes and len(self._entries) > 1:
             key, _ = self._entries.popitem(last=False)
             total -= sizes[key]
             self._evictions += 1
+        self._roughly = total
 
     def stats(self) -> CacheStats:
         """Counts and sizes."""

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from grammar.automaton import Automaton
-from grammar.content import MAX_SCALAR, Content, Detours, Language
+from grammar.content import MAX_SCALAR, Content, Detours, Excluding, Language
 from grammar.regular import Kind, RegexBuilder, Rx
 from grammar.safe import Safety
 
@@ -86,6 +86,11 @@ class Characters(Automaton):
                 yield (low, high, after)
 
     def _target(self, content: Content, char: int) -> Content | None:
+        language, least, most = content
+        if isinstance(language, Excluding) and not least and most is None:
+            if 0xD800 <= char <= 0xDFFF or char > MAX_SCALAR:
+                return None
+            return self._simplify(content._replace(language=language.behind(chr(char))))
         starts, ranges = self._transitions(content)
         at = bisect_right(starts, char) - 1
         if at >= 0 and char <= ranges[at][1]:

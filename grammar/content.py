@@ -62,25 +62,33 @@ class Detours:
 class Excluding:
     """All strings but some words: the undeclared keys of an object. One node of the words' trie."""
 
-    __slots__ = ("_children", "nullable", "words")
+    __slots__ = ("_made", "nullable", "words")
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
-        rest: dict[str, list[str]] = {}
-        self.nullable = True
-        for word in self.words:
-            if word:
-                rest.setdefault(word[0], []).append(word[1:])
-            else:
-                self.nullable = False
+        self.nullable = "" not in self.words
+        self._made: dict[str, list[str] | Excluding] | None = None
+
+    @property
+    def _children(self) -> dict[str, list[str] | Excluding]:
         # Deep tries of long names are made without recursion on the way down: children on touch.
-        self._children: dict[str, list[str] | Excluding] = dict(rest)
+        if self._made is None:
+            self._made = {}
+            for word in self.words:
+                if word:
+                    self._made.setdefault(word[0], []).append(word[1:])  # type: ignore[union-attr]
+        return self._made
 
     def _child(self, char: str) -> Excluding:
-        child = self._children[char]
+        children = self._children
+        child = children[char]
         if isinstance(child, list):
-            child = self._children[char] = Excluding(child)
+            child = children[char] = Excluding(child)
         return child
+
+    def behind(self, char: str) -> Excluding:
+        """The strings that may follow a character."""
+        return self._child(char) if char in self._children else ANYTHING
 
     def transitions(self) -> tuple[tuple[int, int, Language], ...]:
         """Every character may follow; only a declared name's next one is still of interest."""

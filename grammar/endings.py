@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
-from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Automaton, Outcome, RegularAscii, Words
+from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Automaton, Outcome, RegularAscii
 from grammar.characters import Characters
 from grammar.content import Content, Excluding, Language
 from grammar.keys import KeyStrings
@@ -26,6 +26,7 @@ from grammar.regular import Rx
 from grammar.rx import RegexBudgetError
 from grammar.strings import JsonStrings
 from grammar.text import OneOf, OneToken, PlainText
+from grammar.words import Words
 
 MAX_LABELS = 8
 """So many words of a terminal are looked at; the shortest and the last ones."""

@@ -285,7 +285,8 @@ class Machine:
         if more:
             parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
             mask = combine(parts, vocabulary.mask_words)
-        else:
+            self._mask_bytes += mask.nbytes
+        else:  # the workspace keeps it
             mask = self.context.workspace.mask_of(
                 frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
             )
@@ -293,7 +294,6 @@ class Machine:
         state.few = count <= FEW and not any(part.mask is not None for part in parts)
         state.stuck = state.few and count == 0
         state.mask = mask
-        self._mask_bytes += mask.nbytes
         return mask
 
     def _gather(self, state: State, parts: dict[Walk, None]) -> tuple[bool, bool]:

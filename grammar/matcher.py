@@ -77,6 +77,11 @@ class Grammar:
         """The tokens of the shortest answer known; see ``Matcher.shortest_end``."""
         return self.start().shortest_end()
 
+    @property
+    def machine(self) -> Machine:
+        """The automaton; whoever uses it holds the workspace's lock."""
+        return self._machine
+
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
         rules = 2048 * len(self._machine.context.rules)

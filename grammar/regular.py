@@ -63,6 +63,14 @@ class RegexBuilder:
         """Grant a fresh number of steps (for one compilation, say)."""
         self._fuel = budget
 
+    def release(self) -> None:
+        """Let go of all expressions, which refer to each other in circles; nobody uses them now."""
+        for node in self._interned.values():
+            node._raw = node._transitions = node._layers = None
+            if node.kind is Kind.EQUATION:
+                node.parts = ()
+        self._interned.clear()
+
     def spend(self, steps: int) -> None:
         """Use up fuel.
 

@@ -68,16 +68,22 @@ class Workspace:
         self._masks: dict[frozenset[Walk], Mask] = {}
         self._mask_bytes = 0
 
+    def __del__(self) -> None:
+        builder: RegexBuilder | None = getattr(self, "builder", None)
+        if builder is not None:
+            builder.release()
+
     def is_due(self) -> bool:
         """Whether the terminals have outgrown the limit, so that a new generation should begin.
 
-        Asked before every compilation; since adding up takes time, it looks at every 16th one
-        while there is much room, and else at every fourth.
+        Asked before every compilation; since adding up takes time, it looks the more seldom the
+        more room there is: at every 64th one, every 16th, or every fourth.
         """
         self._next_look -= 1
         if self._next_look <= 0:
             total = self.memory_bytes()
-            self._next_look = 16 if total < self.limit_bytes // 2 else 4
+            used = total / self.limit_bytes
+            self._next_look = 64 if used < 0.25 else 16 if used < 0.5 else 4
             return total > self.limit_bytes
         return False
 

@@ -171,7 +171,9 @@ def compile_json_schema(
             nodes = compiler.nodes()
         finally:
             workspace.builder.refuel(UNLIMITED_FUEL)
-        return Grammar(vocabulary, nodes, 0, WHITESPACE_MODES[whitespace], compiler.report())
+        report = compiler.report()
+        compiler.release()
+        return Grammar(vocabulary, nodes, 0, WHITESPACE_MODES[whitespace], report)
 
 
 class SchemaCompiler:
@@ -279,7 +281,8 @@ class SchemaCompiler:
                     if len(kept) >= MAX_LEAVES:
                         kept.clear()
                     kept[key] = specs
-            number = self._new(self._from_specs(specs))
+            number = self._new(())  # before its parts: the root is the first rule
+            self.rules[number] = self._from_specs(specs)
             if quiet:  # else each has to be reported
                 self._leaves[said] = number
         return number
@@ -392,6 +395,11 @@ class SchemaCompiler:
         if isinstance(rule, WordsSpec | StringSpec | NumberSpec):
             return self.writer.scalar(rule)
         return rule.node(good, self.writer.key) if isinstance(rule, _Object) else rule.node(good)
+
+    def release(self) -> None:
+        """Break the circles of references: nothing then waits for the cycle collector."""
+        for part in (self._flattener, self._merger, self):
+            vars(part).clear()
 
     # -- report ---------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ FRACTION = "\0fraction"  # a number must not be an integer
 SOME_KEY = "\0some-key"  # some key of a class must be there, with a value; see ``objects.py``
 INTERNAL = frozenset({AT, NOT, NONE, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY})
 
+_CONTAINERS = (dict, list)
 MAX_DEPTH = 400
 MAX_NODES = 400_000
 OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
@@ -96,14 +97,13 @@ class Document:
         Names count only where a schema is expected: not in ``enum``, nor in unknown keywords.
         """
         pending: list[tuple[Any, str, str, int, str]] = [(self.root, "", "", 0, "schema")]
-        count = 0
+        count, values = 1, self._values
         while pending:
             value, pointer, base, depth, role = pending.pop()
             if role == "schema" and isinstance(value, dict) and value.keys() & self._later:
                 self.ignored += [(k, pointer) for k in value if k in self._later]
                 value = {k: v for k, v in value.items() if k not in self._later}
-            self._values[pointer] = value
-            count += 1
+            values[pointer] = value
             if depth > MAX_DEPTH:
                 raise SchemaBudgetError(f"nested more than {MAX_DEPTH} levels", pointer=pointer)
             if count > MAX_NODES:
@@ -111,16 +111,24 @@ class Document:
             if isinstance(value, dict):
                 if role == "schema":
                     base = self._note_names(value, pointer, base)
+                within, depth = pointer + "/", depth + 1
+                inner = "schema" if role == "schemas" else "data"
                 for key, child in value.items():
                     if not isinstance(key, str):
                         raise SchemaError("object keys must be strings", pointer=pointer)
-                    inner = _ROLES.get(key, "data") if role == "schema" else ""
-                    inner = inner or ("schema" if role == "schemas" else "data")
-                    pending.append((child, join(pointer, key), base, depth + 1, inner))
+                    if role == "schema":
+                        inner = _ROLES.get(key, "data")
+                    count += 1
+                    if isinstance(child, _CONTAINERS):
+                        name = escape(key) if "~" in key or "/" in key else key
+                        pending.append((child, within + name, base, depth, inner))
             elif isinstance(value, list):
+                within, depth = pointer + "/", depth + 1
                 inner = "schema" if role in ("schema", "schemas") else "data"
+                count += len(value)
                 for i, child in enumerate(value):
-                    pending.append((child, join(pointer, i), base, depth + 1, inner))
+                    if isinstance(child, _CONTAINERS):
+                        pending.append((child, within + str(i), base, depth, inner))
 
     def _note_names(self, schema: dict[str, Any], pointer: str, base: str) -> str:
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from grammar.schema.merge import Merger
 
 MAX_KEY_CLASSES = 64
+_INTRICATE = frozenset(
+    {"patternProperties", "propertyNames", "minProperties", "maxProperties", SOME_KEY}
+)
 Schemas = list[tuple[str, dict[str, Any]]]
 
 
@@ -53,6 +56,10 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
     Names are ordered by first appearance in the user's schemas; required names that nobody
     declares come last.
     """
+    if len(schemas) == 1:
+        pointer, schema = schemas[0]
+        if not schema.keys() & _INTRICATE:
+            return [_plain(pointer, schema)]
     names: dict[str, None] = {}
     required: dict[str, None] = {}
     key_rules: list[str] = []
@@ -88,6 +95,22 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
         merger.report(Issue("not", origin, reason))
     made = _with_some_key(merger, spec, schemas, tuple(names), key_rules, some[0])
     return [_countable(merger, each, schemas) for each in made]
+
+
+def _plain(pointer: str, schema: dict[str, Any]) -> ObjectSpec:
+    """One schema object that only declares, requires, and says what else may be there."""
+    declared = kw.mapping(schema, "properties", pointer)
+    required = set(kw.names(schema, "required", pointer))
+    names = {**dict.fromkeys(declared), **dict.fromkeys(kw.names(schema, "required", pointer))}
+    _check_names(names, [(pointer, schema)])
+    place = extra_place(schema, pointer)
+    others = () if place is None else (place,)
+    values = tuple((join(pointer, "properties", n),) if n in declared else others for n in names)
+    extras: tuple[ExtraSpec, ...] = ()
+    if schema.get("additionalProperties") is not False:
+        undeclared = Excluding(names) if names else ANYTHING
+        extras = (ExtraSpec(Content(undeclared, 0, None), others),)
+    return ObjectSpec(tuple(names), values, tuple(n in required for n in names), extras)
 
 
 def _check_names(names: dict[str, None], schemas: Schemas) -> None:

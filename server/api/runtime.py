@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from grammar import Budget, GrammarCache
+from grammar.warm import warm_up
 from parsing import ResponseTemplate
 from server.api.errors import ApiError, NotReadyError
 from server.api.structured import FormatCompiler
@@ -48,8 +49,9 @@ _RETRY_FAILED = 60
 #: Where the vocabularies' byte tries are kept, inside the cache directory.
 TRIES = "tries"
 
-#: Grammar states come in bursts and live long: the collector looks less often than by default.
-_GC_THRESHOLDS = (50_000, 50, 50)
+#: Young objects are looked through often, which takes a millisecond or two, all others next to
+#: never: nothing that a grammar holds refers to itself in a circle.
+_GC_THRESHOLDS = (10_000, 1_000, 1_000)
 
 
 class State(StrEnum):
@@ -150,7 +152,7 @@ def _settle(served: Served) -> None:
     What is there by now stays for good: without `gc.freeze` every full collection would walk over
     the vocabulary and its trie, which takes longer than a token.
     """
-    served.engine.vocabulary.prepare()
+    warm_up(served.engine.vocabulary)
     served.formats.warm_up()
     gc.collect()
     gc.freeze()
