@@ -12,6 +12,7 @@ Read next: ``strings.py`` (JSON strings) and ``text.py`` (plain text), the two k
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -39,7 +40,8 @@ class Characters(Automaton):
         self._ranges: dict[Content, tuple[list[int], tuple[Range, ...]]] = {}
         self._detours = Detours()
         self._saturated: dict[Rx, Rx] = {}
-        self._safety = Safety(lambda content: self._transitions(content)[1], longest_token)
+        owner = weakref.proxy(self)  # no circle
+        self._safety = Safety(lambda content: owner._transitions(content)[1], longest_token)
 
     def is_possible(self, content: Content) -> bool:
         """Whether any text fits the content."""

@@ -67,8 +67,7 @@ class RegexBuilder:
         """Let go of all expressions, which refer to each other in circles; nobody uses them now."""
         for node in self._interned.values():
             node._raw = node._transitions = node._layers = None
-            if node.kind is Kind.EQUATION:
-                node.parts = ()
+            node.parts = ()
         self._interned.clear()
 
     def spend(self, steps: int) -> None:

@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grammar.any_order import AnyOrderObjectNode
-from grammar.arrays import ArrayNode, Contains, ItemChoice
+from grammar.arrays import ItemChoice
 from grammar.errors import (
     Issue,
     SchemaBudgetError,
@@ -26,7 +26,7 @@ from grammar.errors import (
 )
 from grammar.matcher import Grammar, Report
 from grammar.nodes import Choice, Node
-from grammar.objects import Extra, ObjectNode
+from grammar.objects import ObjectNode
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
 from grammar.schema.flatten import Alternative, Conjunction, Flattener
@@ -44,6 +44,7 @@ from grammar.schema.merge import (
     scalar_texts,
 )
 from grammar.schema.objects import ObjectSpec
+from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same, is_productive, parts_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
@@ -67,59 +68,6 @@ class Budget:
     rules: int = 20_000
     regex_steps: int = 300_000
     schema_bytes: int = 4_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Array:
-    prefix: tuple[tuple[ItemChoice, ...], ...]
-    rest: tuple[ItemChoice, ...]
-    least: int
-    most: int | None
-    contains: tuple[Contains, ...] = ()
-
-    def node(self, good: Sequence[bool]) -> ArrayNode:
-        """The node, with the choices that can be written."""
-        prefix = [[c for c in choices if good[c.rule]] for choices in self.prefix]
-        rest = [c for c in self.rest if good[c.rule]]
-        most = self.most
-        barred = next((i for i, choices in enumerate(prefix) if not choices), None)
-        if barred is None and not rest:
-            barred = len(prefix)
-        if barred is not None:
-            most = barred if most is None else min(most, barred)
-            prefix, rest = prefix[:barred], []
-        return ArrayNode(prefix, rest, self.least, most, self.contains)
-
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    spec: ObjectSpec
-    values: tuple[int, ...]
-    extras: tuple[int, ...]
-    make: type[ObjectNode]
-
-    def node(
-        self, good: Sequence[bool], key: Callable[[str], bytes] = lambda name: name.encode()
-    ) -> ObjectNode:
-        """The node, with the properties and keys whose values can be written; ``key`` spells."""
-        spec = self.spec
-        kept = [i for i, value in enumerate(self.values) if good[value]]
-        return self.make(
-            [key(spec.names[i]) for i in kept],
-            [self.values[i] for i in kept],
-            [spec.required[i] for i in kept],
-            [
-                Extra(extra.content, value, extra.witness)
-                for extra, value in zip(spec.extras, self.extras, strict=True)
-                if good[value]
-            ],
-            spec.least,
-            spec.most,
-            spec.needs_witness,
-        )
-
-
-_Rule = WordsSpec | StringSpec | NumberSpec | _Array | _Object | tuple[int, ...]
 
 
 def compile_json_schema(
@@ -204,7 +152,7 @@ class SchemaCompiler:
         self.issues: dict[Issue, None] = {}
         self.notes: dict[str, None] = {}
         # Rules are known by their numbers in the grammar; those before are not ours.
-        self.rules: list[_Rule] = [()] * base
+        self.rules: list[Rule] = [()] * base
         self._numbers: dict[Conjunction, int] = {}
         self._pending: list[tuple[int, Conjunction]] = []
         self._same: dict[tuple[Alternative, ...], int] = {}  # rules by what they come down to
@@ -287,16 +235,16 @@ class SchemaCompiler:
                 self._leaves[said] = number
         return number
 
-    def _from_specs(self, specs: list[Spec]) -> _Rule:
+    def _from_specs(self, specs: list[Spec]) -> Rule:
         specs = [s for s in map(self.writer.adapt, specs) if s is not None]
         if len(specs) > 1:
-            specs = [h.spec for h in dict.fromkeys(map(_Holder, specs))]
+            specs = [h.spec for h in dict.fromkeys(map(Same, specs))]
         if len(specs) == 1 and isinstance(specs[0], WordsSpec | StringSpec | NumberSpec):
             return specs[0]
         made = [self._from_spec(s) for s in specs]
         return self.rules[made[0]] if len(made) == 1 else tuple(made)
 
-    def _new(self, rule: _Rule) -> int:
+    def _new(self, rule: Rule) -> int:
         if len(self.rules) - self.base >= self.budget.rules:
             raise SchemaBudgetError(f"more than {self.budget.rules} rules")
         self.rules.append(rule)
@@ -308,11 +256,11 @@ class SchemaCompiler:
         if isinstance(spec, ArraySpec):
             prefix = tuple(tuple(map(self._choice, ways)) for ways in spec.prefix)
             rest = tuple(map(self._choice, spec.rest))
-            return self._new(_Array(prefix, rest, spec.least, spec.most, spec.contains))
+            return self._new(ArrayRule(prefix, rest, spec.least, spec.most, spec.contains))
         if isinstance(spec, ObjectSpec):
             values = tuple(self._rule(c) for c in spec.values)
             extras = tuple(self._rule(extra.value) for extra in spec.extras)
-            return self._new(_Object(spec, values, extras, self.object_node))
+            return self._new(ObjectRule(spec, values, extras, self.object_node))
         return self._new(spec)
 
     def _choice(self, way: Way) -> ItemChoice:
@@ -322,12 +270,12 @@ class SchemaCompiler:
     def _constant(self, value: Any) -> int:
         if isinstance(value, list):
             items = tuple((ItemChoice(self._constant(v)),) for v in value)
-            return self._new(_Array(items, (), len(items), len(items)))
+            return self._new(ArrayRule(items, (), len(items), len(items)))
         if isinstance(value, dict):
             names = tuple(value)
             values = tuple(self._constant(v) for v in value.values())
             spec = ObjectSpec(names, ((),) * len(names), (True,) * len(names), ())
-            return self._new(_Object(spec, values, (), self.object_node))
+            return self._new(ObjectRule(spec, values, (), self.object_node))
         return self._new(WordsSpec(tuple(scalar_texts(value, ""))))
 
     # -- pruning --------------------------------------------------------------------------------
@@ -336,13 +284,13 @@ class SchemaCompiler:
         """For each rule, whether some finite text satisfies it: a least fixed point."""
         users: list[list[int]] = [[] for _ in self.rules]
         for number, rule in enumerate(self.rules):
-            for part in _parts(rule):
+            for part in parts_of(rule):
                 users[part].append(number)
         good = [False] * len(self.rules)
         pending = list(range(len(self.rules)))
         while pending:
             number = pending.pop()
-            if not good[number] and _is_productive(self.rules[number], good):
+            if not good[number] and is_productive(self.rules[number], good):
                 good[number] = True
                 pending += users[number]
         return good
@@ -377,9 +325,9 @@ class SchemaCompiler:
         while True:
             rule = self.rules[number]
             needed: Sequence[int] = ()
-            if isinstance(rule, _Object):
+            if isinstance(rule, ObjectRule):
                 needed = [v for v, r in zip(rule.values, rule.spec.required, strict=True) if r]
-            elif isinstance(rule, _Array):
+            elif isinstance(rule, ArrayRule):
                 choices = [*rule.prefix, rule.rest][: rule.least]
                 needed = [c[0].rule for c in choices if len(c) == 1]
             bad = [n for n in needed if not good[n] and n not in seen and n in by_rule]
@@ -389,12 +337,12 @@ class SchemaCompiler:
             number = bad[0]
             seen.add(number)
 
-    def _node(self, rule: _Rule, good: list[bool]) -> Node:
+    def _node(self, rule: Rule, good: list[bool]) -> Node:
         if isinstance(rule, tuple):
             return Choice([part for part in rule if good[part]])
         if isinstance(rule, WordsSpec | StringSpec | NumberSpec):
             return self.writer.scalar(rule)
-        return rule.node(good, self.writer.key) if isinstance(rule, _Object) else rule.node(good)
+        return rule.node(good, self.writer.key) if isinstance(rule, ObjectRule) else rule.node(good)
 
     def release(self) -> None:
         """Break the circles of references: nothing then waits for the cycle collector."""
@@ -422,50 +370,3 @@ class SchemaCompiler:
                 elif keyword not in kw.ANNOTATIONS and (keyword, pointer) not in left_out:
                     enforced.add(keyword)
         return Report(tuple(sorted(enforced)), unenforced, tuple(self.notes))
-
-
-class _Holder:
-    """A spec as a dictionary key: equal specs of one rule are made once."""
-
-    __slots__ = ("key", "spec")
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-        self.key: object = spec
-        if isinstance(spec, ConstantSpec):
-            self.key = json.dumps(spec.value, sort_keys=False)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Holder) and self.key == other.key
-
-
-def _parts(rule: _Rule) -> tuple[int, ...]:
-    if isinstance(rule, tuple):
-        return rule
-    if isinstance(rule, _Array):
-        return tuple(c.rule for choices in (*rule.prefix, rule.rest) for c in choices)
-    if isinstance(rule, _Object):
-        return (*rule.values, *rule.extras)
-    return ()
-
-
-def _is_productive(rule: _Rule, good: list[bool]) -> bool:
-    if isinstance(rule, tuple):
-        return any(good[part] for part in rule)
-    if isinstance(rule, WordsSpec):
-        return bool(rule.texts)
-    if isinstance(rule, _Array):
-        firsts = [*rule.prefix, rule.rest][: rule.least]
-        written = all(any(good[c.rule] for c in choices) for choices in firsts)
-        return written and rule.node(good).is_possible()
-    if isinstance(rule, _Object):
-        wanted = zip(rule.values, rule.spec.required, strict=True)
-        if not all(good[value] or not needed for value, needed in wanted):
-            return False
-        spec = rule.spec
-        counted = spec.least or spec.most is not None or spec.needs_witness
-        return not counted or rule.node(good).is_possible()
-    return True  # strings and numbers are only made where something fits
