@@ -109,9 +109,12 @@ class EngineSettings(_Section):
     n_threads: int = Field(default=0, ge=0)
     n_batch: int = Field(default=256, ge=1)
     max_queue: int = Field(default=64, ge=0)
+    max_queue_per_client: int | None = Field(default=None, ge=1)
+    queue_timeout_seconds: float | None = Field(default=None, gt=0)
     forced_runs: bool = True
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     max_tokens_default: int | None = Field(default=None, ge=1)
+    repetition_guard: int | None = Field(default=None, ge=16, le=1024)
 
 
 class GrammarSettings(_Section):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grammar import NoLegalContinuation
-from server.engine.scheduler import REREAD, Scheduler
+from server.engine.scheduler import Scheduler
+from server.engine.sequence import REREAD
 from server.engine.types import SamplingParams, TextPiece
 from tests.scripted_model import (
     EOS,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.engine.cells import CellTable
-from server.engine.scheduler import REREAD
+from server.engine.sequence import REREAD
 from server.engine.types import SamplingParams
 from tests.scripted_model import ScriptedModel, alone, hash_letter, make, queue, request, run
 

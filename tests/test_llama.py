@@ -18,7 +18,7 @@ from server.engine.errors import DecodeError, EngineClosedError, ModelLoadError
 from server.engine.llama import LlamaModel
 from server.engine.loading import load_engine
 from server.engine.model import BatchItem, Logits
-from server.engine.scheduler import REREAD
+from server.engine.sequence import REREAD
 from server.engine.types import (
     EngineDefaults,
     Finished,

@@ -110,13 +110,14 @@ class LocalEngine:
             n_batch=max(settings.n_batch, model.n_seq_max),
             seed=settings.seed,
             forced_runs=settings.forced_runs,
+            queue_timeout=settings.queue_timeout_seconds,
         )
+        self._max_of_client = settings.max_queue_per_client
         self._wakeup = threading.Condition()
         self._incoming: deque[Sequence] = deque()
         self._calls: deque[tuple[Callable[[], None], Future[None]]] = deque()
         self._closing = False
         self._failure: BaseException | None = None
-        self._busy_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="gabarito-engine", daemon=True)
         self._thread.start()
 
@@ -185,6 +186,8 @@ class LocalEngine:
             prompt_tokens=counters.prompt_tokens,
             cached_tokens=counters.cached_tokens,
             completion_tokens=counters.completion_tokens,
+            step_seconds=counters.step_seconds,
+            decode_seconds=counters.decode_seconds,
         )
 
     def check_integrity(self, timeout: float = 30.0) -> None:
@@ -221,6 +224,12 @@ class LocalEngine:
             pending += sum(slot.sequence is not None for slot in slots)
             if pending >= self._max_pending:
                 raise QueueFullError(self._retry_after())
+            if self._max_of_client is not None:
+                client = request.client
+                waiting = sum(other.request.client == client for other in self._incoming)
+                waiting += self._scheduler.waiting.of_client(client)
+                if waiting >= self._max_of_client:
+                    raise QueueFullError(self._retry_after(), of_client=True)
             self._incoming.append(sequence)
             self._wakeup.notify()
 
@@ -251,7 +260,7 @@ class LocalEngine:
         """Seconds until a place may be free, 1..60: the mean work that a request has taken."""
         counters = self._scheduler.counters
         done = counters.finished + counters.cancelled + counters.failed
-        return max(1, min(60, math.ceil(self._busy_seconds / max(1, done))))
+        return max(1, min(60, math.ceil(counters.step_seconds / max(1, done))))
 
     def _wake(self) -> None:
         with self._wakeup:
@@ -273,7 +282,7 @@ class LocalEngine:
                 if self._scheduler.has_work:
                     begin = time.perf_counter()
                     self._scheduler.step()
-                    self._busy_seconds += time.perf_counter() - begin
+                    self._scheduler.counters.step_seconds += time.perf_counter() - begin
                     if not self._scheduler.has_work:
                         self._check_when_idle()
         except BaseException as error:

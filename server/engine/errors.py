@@ -6,6 +6,7 @@
     ├── BudgetTooSmallError       no valid answer has so few tokens        (at submit)
     ├── ContextOverflowError      the prompt does not fit the context      (at submit)
     ├── QueueFullError            too many requests wait already           (at submit)
+    ├── QueueTimeoutError         it has waited too long for a slot        (as Failed)
     ├── EngineClosedError         the engine takes no more requests        (at submit, or as Failed)
     ├── DecodeError               the model could not evaluate a batch     (as Failed)
     ├── BadLogitsError            the model returned NaN or infinity       (as Failed)
@@ -68,11 +69,22 @@ class ContextOverflowError(EngineError):
 
 
 class QueueFullError(EngineError):
-    """The bounded queue is full; `retry_after_seconds` guesses when a place will be free."""
+    """The bounded queue is full, or the client's part of it (`of_client`); `retry_after_seconds`
+    guesses when a place will be free."""
 
-    def __init__(self, retry_after_seconds: int) -> None:
-        super().__init__(f"too many requests are waiting; try again in {retry_after_seconds} s")
+    def __init__(self, retry_after_seconds: int, *, of_client: bool = False) -> None:
+        whose = "too many requests of this client" if of_client else "too many requests"
+        super().__init__(f"{whose} are waiting; try again in {retry_after_seconds} s")
+        self.of_client = of_client
         self.retry_after_seconds = retry_after_seconds
+
+
+class QueueTimeoutError(EngineError):
+    """The request waited for a slot longer than the settings allow."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request has waited for more than {seconds:g} s")
+        self.seconds = seconds
 
 
 class EngineClosedError(EngineError):

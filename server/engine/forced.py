@@ -71,6 +71,27 @@ class Splitter:
         matcher.rollback(advanced)
         return self._heal(matcher, forced, tokens[:advanced], settled)
 
+    def is_canonical(self, tokens: Sequence[int]) -> bool | None:
+        """Whether the tokenizer would have cut the text of some tokens so; special ones part it.
+
+        None where the bytes between are no whole characters.
+        """
+        anchor, anchor_tokens = self._find_anchor()
+        part: list[int] = []
+        for token in (*tokens, None):
+            if token is not None and self._tokens[token]:
+                part.append(token)
+                continue
+            if part:
+                text = anchor + self._spell(part)
+                if not _is_utf8(text):
+                    return None
+                split = self._model.tokenize(text, add_special=False, parse_special=False)
+                if split != [*anchor_tokens, *part]:
+                    return False
+            part = []
+        return True
+
     # --- the seam before -------------------------------------------------------------------
 
     def _split(self, forced: bytes, written: Sequence[int]) -> list[int]:

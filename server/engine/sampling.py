@@ -14,8 +14,8 @@ legal raises `NoLegalContinuation` before any arithmetic; a single legal token i
 arithmetic and without using up randomness; a mask that allows everything takes the same path as
 no mask at all, so the tokens are bit-identical.
 
-Log-probabilities and diagnostics are of the masked (raw) distribution at temperature 1, before
-bias and penalties. Read next: `scheduler.py`, which calls `Sampler.sample` once per step.
+Log-probabilities are of the masked distribution (or, on request, of the model's own), diagnostics
+of the model's own, at temperature 1, before bias and penalties. Read next: `scheduler.py`.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Sampler:
         params: see `SamplingParams`.
         workspace: of the thread that calls `sample`.
         top_logprobs: None for no log-probabilities, else how many alternatives to report.
+        raw_logprobs: whether they are of the model's own distribution, illegal tokens included.
         diagnostics: whether to report `StepDiagnostics`.
         entropy: seeds the generator where `params.seed` is None; None draws fresh entropy.
     """
@@ -77,12 +78,14 @@ class Sampler:
         workspace: Workspace,
         *,
         top_logprobs: int | None = None,
+        raw_logprobs: bool = False,
         diagnostics: bool = False,
         entropy: np.random.SeedSequence | None = None,
     ) -> None:
         self._params = params
         self._work = workspace
         self._top_logprobs = top_logprobs
+        self._raw_logprobs = raw_logprobs
         self._diagnostics = diagnostics
         seed = entropy if params.seed is None else params.seed & (2**64 - 1)
         self._random = np.random.Generator(np.random.PCG64(seed))
@@ -119,25 +122,48 @@ class Sampler:
         """
         with np.errstate(over="ignore", under="ignore"):  # exp of far-off scores is 0, as it should
             _require_finite(logits)
-            everything = self._work.vocab_size
-            count = everything
-            if ids is not None:
-                ids = _ascending(ids)
-                count = int(ids.size)
-            elif mask is not None:
-                count = self._unpack(mask)
-                if count <= _FEW:
-                    ids = np.flatnonzero(~self._work.illegal)
-            if count == everything:
-                ids = None
+            ids, count = self._legal(mask, ids)
             if count == 0:
                 raise NoLegalContinuation("")
             if count == 1:
                 assert ids is not None, "a vocabulary has more than one token"
                 token = int(ids[0])
             else:
-                token = self._pick(logits, ids, masked=ids is None and count < everything)
+                masked = ids is None and count < self._work.vocab_size
+                token = self._pick(logits, ids, masked=masked)
             return self._describe(logits, ids, count, token)
+
+    def observe(self, logits: Logits, mask: Mask, ids: Ids | None) -> StepDiagnostics:
+        """What a mask does to some logits, where nothing is to be picked.
+
+        Raises:
+            BadLogitsError: the logits are not all finite.
+        """
+        with np.errstate(over="ignore", under="ignore"):
+            _require_finite(logits)
+            ids, count = self._legal(mask, ids)
+            return _diagnose(logits, self._listed(ids, count), count)
+
+    def _legal(self, mask: Mask | None, ids: Ids | None) -> tuple[Ids | None, int]:
+        """(the legal ids, None if they are many or all, how many there are).
+
+        Where they are many but not all, `workspace.illegal` has them.
+        """
+        count = everything = self._work.vocab_size
+        if ids is not None:
+            ids = _ascending(ids)
+            count = int(ids.size)
+        elif mask is not None:
+            count = self._unpack(mask)
+            if count <= _FEW:
+                ids = np.flatnonzero(~self._work.illegal)
+        return None if count == everything else ids, count
+
+    def _listed(self, ids: Ids | None, count: int) -> Ids | None:
+        """The legal ids, however many; None if everything is legal."""
+        if ids is None and count < self._work.vocab_size:
+            return np.flatnonzero(~self._work.illegal)
+        return ids
 
     # --- the steps, in order ---------------------------------------------------------------
 
@@ -213,32 +239,20 @@ class Sampler:
     def _describe(self, logits: Logits, ids: Ids | None, count: int, token: int) -> Choice:
         if self._top_logprobs is None and not self._diagnostics:
             return Choice(token, None, (), None)
-        everything = count == self._work.vocab_size
-        if ids is None and not everything:
-            ids = np.flatnonzero(~self._work.illegal)
-        legal = logits if ids is None else logits[ids]
-        legal_sum = _log_sum_exp(legal)
-        diagnostics = None
-        if self._diagnostics:
-            kl = 0.0 if everything else max(0.0, _log_sum_exp(logits) - legal_sum)
-            wanted = int(logits.argmax())
-            overruled = ids is not None and not bool(np.any(ids == wanted))
-            diagnostics = StepDiagnostics(
-                legal_count=count,
-                legal_mass=float(np.exp(-kl)),
-                kl=kl,
-                wanted=wanted,
-                overruled=overruled,
-                forced=count == 1,
-            )
+        ids = self._listed(ids, count)
+        diagnostics = _diagnose(logits, ids, count) if self._diagnostics else None
         if self._top_logprobs is None:
             return Choice(token, None, (), diagnostics)
+        if self._raw_logprobs:
+            ids = None
+        told = logits if ids is None else logits[ids]
+        total = _log_sum_exp(told)
         top: tuple[tuple[int, float], ...] = ()
         if self._top_logprobs:
-            best = _highest(legal, min(self._top_logprobs, legal.size))
-            best = best[np.argsort(-legal[best], kind="stable")]
-            top = tuple((_id_at(ids, int(i)), float(legal[i]) - legal_sum) for i in best)
-        return Choice(token, float(logits[token]) - legal_sum, top, diagnostics)
+            best = _highest(told, min(self._top_logprobs, told.size))
+            best = best[np.argsort(-told[best], kind="stable")]
+            top = tuple((_id_at(ids, int(i)), float(told[i]) - total) for i in best)
+        return Choice(token, float(logits[token]) - total, top, diagnostics)
 
     def _unpack(self, mask: Mask) -> int:
         """Mask bits -> `workspace.illegal`; returns how many tokens are legal."""
@@ -246,6 +260,23 @@ class Sampler:
         bits = np.unpackbits(octets, count=self._work.vocab_size, bitorder="little")
         np.equal(bits, 0, out=self._work.illegal)
         return int(np.count_nonzero(bits))
+
+
+def _diagnose(logits: Logits, ids: Ids | None, count: int) -> StepDiagnostics:
+    """`ids`: all that are legal, None for everything."""
+    kl, overruled = 0.0, False
+    wanted = int(logits.argmax())
+    if ids is not None:
+        kl = max(0.0, _log_sum_exp(logits) - _log_sum_exp(logits[ids]))
+        overruled = not bool(np.any(ids == wanted))
+    return StepDiagnostics(
+        legal_count=count,
+        legal_mass=float(np.exp(-kl)),
+        kl=kl,
+        wanted=wanted,
+        overruled=overruled,
+        forced=count == 1,
+    )
 
 
 def without(

@@ -21,48 +21,35 @@ failing decode only those of its batch. Read next: `engine.py`, which owns the t
 from __future__ import annotations
 
 import logging
-from collections import deque
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 
 import numpy as np
 
 from server.engine.cells import CellTable, Slot, common_prefix
-from server.engine.errors import DecodeError, EngineError, IntegrityError
+from server.engine.counters import Counters
+from server.engine.errors import (
+    DecodeError,
+    EngineError,
+    IntegrityError,
+    QueueTimeoutError,
+)
 from server.engine.forced import Splitter
 from server.engine.model import BatchItem, LanguageModel, Logits
 from server.engine.sampling import Workspace
 from server.engine.sequence import Sequence
 from server.engine.types import Failed, GenerationEvent
+from server.engine.waiting import WaitingLine
 
 _log = logging.getLogger(__name__)
-
-
-REREAD = 2
-"""How many of a prompt's last tokens are evaluated even if a slot holds them: one for its logits,
-and one more since a batch of one token goes through other kernels than a larger one and comes out a
-little different, so that a prompt asked again would not get the same answer."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """Totals since the start; written by the scheduler, read by anybody."""
-
-    steps: int = 0
-    requests: int = 0
-    finished: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    preempted: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
 
 
 class Scheduler:
     """Slots, admission and batches over one model. Not thread-safe.
 
     `seed` makes the requests without a seed of their own repeatable; `forced_runs` lets sequences
-    take what their grammars force without a step for each token.
+    take what their grammars force without a step for each token; one that waits for a slot longer
+    than `queue_timeout` seconds, by the `clock`, fails.
     """
 
     def __init__(
@@ -72,9 +59,11 @@ class Scheduler:
         n_batch: int,
         seed: int | None = None,
         forced_runs: bool = True,
+        queue_timeout: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert n_batch >= model.n_seq_max, "a step must hold a token of every sequence"
-        self.waiting: deque[Sequence] = deque()
+        self.waiting = WaitingLine()
         self._cells = CellTable(model.n_seq_max)
         self.slots = tuple(Slot(index, tokens) for index, tokens in enumerate(self._cells.tokens))
         self.counters = Counters()
@@ -82,7 +71,10 @@ class Scheduler:
         self._n_batch = n_batch
         self._seed = seed
         self._workspace = Workspace(model.vocab_size)
-        self._splitter = Splitter(model) if forced_runs else None
+        self._splitter = Splitter(model)
+        self._forced_runs = forced_runs
+        self._queue_timeout = queue_timeout
+        self._clock = clock
         self._shares = True  # until the model turns out not to share a part of a sequence
         self._ticks = 0
 
@@ -105,29 +97,36 @@ class Scheduler:
         return self._cells.used
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence, behind all that wait."""
-        self.waiting.append(sequence)
+        """Queue a sequence, behind its client's others."""
+        self.waiting.add(sequence)
 
     def step(self) -> None:
         """Evaluate one batch and let its sequences take a token each, and what is forced then."""
         self._drop_cancelled()
+        self._drop_late()
         self._admit()
         self._reclaim_cells()
-        items, sampling = self._build_batch()
+        items, rows = self._build_batch()
         if not items:
             return
         logits = self._decode(items)
         if logits is None:
             return
-        for slot, row in zip(sampling, logits, strict=True):
-            self._advance(slot, row)
+        for (slot, pos), row in zip(rows, logits, strict=True):
+            sequence = slot.sequence
+            if sequence is None:
+                continue  # it ended with an earlier row
+            if pos < len(sequence.tokens) - 1:
+                sequence.observe(pos, row)
+            else:
+                self._advance(slot, row)
 
     def fail_all(self, error: Exception) -> None:
         """End everything, in slots and in the queue, with an error."""
         for slot in self.busy:
             self._fail(slot, error)
         while self.waiting:
-            self.waiting.popleft().outlet.deliver([Failed(error)])
+            self.waiting.pop().outlet.deliver([Failed(error)])
             self.counters.failed += 1
 
     def check_integrity(self) -> None:
@@ -156,10 +155,18 @@ class Scheduler:
         for slot in self.busy:
             if slot.sequence is not None and slot.sequence.outlet.cancelled:
                 self._cancel(slot)
-        kept = [sequence for sequence in self.waiting if not sequence.outlet.cancelled]
-        if len(kept) < len(self.waiting):
-            self.counters.cancelled += len(self.waiting) - len(kept)
-            self.waiting = deque(kept)
+        dropped = self.waiting.drop(lambda sequence: sequence.outlet.cancelled)
+        self.counters.cancelled += len(dropped)
+
+    def _drop_late(self) -> None:
+        """Fail what has waited for its first slot too long."""
+        if self._queue_timeout is None or not self.waiting:
+            return
+        oldest = self._clock() - self._queue_timeout
+        late = self.waiting.drop(lambda one: not one.started and one.submitted < oldest)
+        for sequence in late:
+            self.counters.failed += 1
+            sequence.outlet.deliver([Failed(QueueTimeoutError(self._queue_timeout))])
 
     def _admit(self) -> None:
         """Move waiting sequences into idle slots, in order, while their tokens fit the cells."""
@@ -170,12 +177,12 @@ class Scheduler:
         promised = self._cells.held_by(slot.index for slot in busy)
         promised += sum(slot.pending + 1 for slot in busy)
         while self.waiting and idle:
-            sequence = self.waiting[0]
+            sequence = self.waiting.next
             promised += len(sequence.tokens) + 1 - self._live_prefix(sequence)
             # Alone, a sequence always fits: it ends before it outgrows the context.
             if promised > self._model.n_ctx and len(idle) < len(self.slots):
                 return
-            self.waiting.popleft()
+            self.waiting.pop()
             self._place(sequence, idle)
             idle = [slot for slot in self.slots if slot.sequence is None]
 
@@ -183,9 +190,9 @@ class Scheduler:
         """How many of a waiting sequence's tokens it will share with one that has a slot."""
         if not self._shares:
             return 0
-        tokens = sequence.tokens
+        tokens, last = sequence.tokens, sequence.reusable
         others = (slot.sequence.tokens for slot in self.slots if slot.sequence is not None)
-        return max((common_prefix(o, tokens, len(tokens) - REREAD) for o in others), default=0)
+        return max((common_prefix(other, tokens, last) for other in others), default=0)
 
     def _place(self, sequence: Sequence, idle: list[Slot]) -> None:
         """Give a sequence an idle slot, with the longest beginning of it that any slot holds."""
@@ -204,7 +211,9 @@ class Scheduler:
         counters.requests += 1
         counters.prompt_tokens += len(sequence.request.prompt)
         try:
-            events = sequence.start(self._workspace, entropy, self._splitter)
+            events = sequence.start(
+                self._workspace, entropy, self._splitter, forces=self._forced_runs
+            )
         except Exception as error:
             self._fail(slot, error)
         else:
@@ -217,7 +226,7 @@ class Scheduler:
         One that holds most of what there is, and little else, is the same conversation going on.
         Otherwise an empty slot, or the one unused for longest, gives way.
         """
-        last = len(sequence.tokens) - REREAD
+        last = sequence.reusable
         common = [common_prefix(slot.tokens, sequence.tokens, last) for slot in self.slots]
 
         def kept(slot: Slot) -> int:
@@ -236,7 +245,7 @@ class Scheduler:
         """Let a busy slot hold the longest beginning of its sequence that some slot holds."""
         sequence = slot.sequence
         assert sequence is not None
-        last = len(sequence.tokens) - REREAD
+        last = sequence.reusable
         best, source = len(slot.tokens), slot
         for other in self.slots if self._shares else ():
             if len(other.tokens) > best:
@@ -289,13 +298,13 @@ class Scheduler:
         while len(busy) > 1 and self.cells_used + len(busy) > self._model.n_ctx:
             self._preempt(busy.pop())
 
-    def _build_batch(self) -> tuple[list[BatchItem], list[Slot]]:
+    def _build_batch(self) -> tuple[list[BatchItem], list[tuple[Slot, int]]]:
         """What decoding sequences have new, then chunks of prompts; oldest first.
 
-        Returns the batch and, in its order, the slots whose last pending token is in it.
+        Returns the batch and, in its order, whose logits at which position are wanted.
         """
         items: list[BatchItem] = []
-        sampling: list[Slot] = []
+        rows: list[tuple[Slot, int]] = []
         busy = sorted(self._share_prompts(), key=lambda slot: slot.is_reading)
         cells = self._model.n_ctx - self.cells_used
         for after, slot in enumerate(busy, start=1):
@@ -308,17 +317,19 @@ class Scheduler:
             if slot.is_reading and len(sequence.tokens) - end == 1 and end - held > 1:
                 end -= 1  # the last batch of a prompt has ``REREAD`` tokens, too
             complete = end == len(sequence.tokens)
-            items += [
-                BatchItem(sequence.tokens[pos], pos, slot.index, complete and pos == end - 1)
-                for pos in range(held, end)
-            ]
-            if complete:
-                sampling.append(slot)
-        return items, sampling
+            tokens, unseen = sequence.tokens, sequence.unseen
+            last = end - 1 if complete else -1
+            for pos in range(held, end):
+                wanted = pos == last or pos in unseen
+                items.append(BatchItem(tokens[pos], pos, slot.index, wanted))
+                if wanted:
+                    rows.append((slot, pos))
+        return items, rows
 
     def _decode(self, items: list[BatchItem]) -> Logits | None:
         """Evaluate the batch; None if that failed, and its sequences with it."""
         self.counters.steps += 1
+        begin = time.perf_counter()
         try:
             logits = self._model.decode(items)
         except Exception as error:
@@ -328,6 +339,8 @@ class Scheduler:
                 self._clear(self.slots[index])
                 self._fail(self.slots[index], failure)
             return None
+        finally:
+            self.counters.decode_seconds += time.perf_counter() - begin
         for item in items:
             self._cells.append(item.seq, item.token)
         return logits
@@ -380,7 +393,7 @@ class Scheduler:
 
     def _preempt(self, slot: Slot) -> None:
         assert slot.sequence is not None
-        self.waiting.appendleft(slot.sequence)
+        self.waiting.put_back(slot.sequence)
         self.counters.preempted += 1
         self._release(slot)
         self._clear(slot)

@@ -16,11 +16,13 @@ that other threads may set. Read next: `scheduler.py`.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from grammar import NoLegalContinuation
+from server.engine.clock import Clock
 from server.engine.forced import WINDOW, Splitter
 from server.engine.model import LanguageModel, Logits
 from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace, without
@@ -33,14 +35,19 @@ from server.engine.types import (
     GenerationRequest,
     SteeringCause,
     TextPiece,
-    Timings,
     TokenRecord,
     Usage,
 )
+from server.engine.watching import Watch
 
 if TYPE_CHECKING:
     from grammar import Matcher
 
+
+REREAD = 2
+"""How many of a prompt's last tokens are evaluated even if a slot holds them: one for its logits,
+and one more since a batch of one token goes through other kernels than a larger one and comes out a
+little different, so that a prompt asked again would not get the same answer."""
 
 _PROPOSALS = 8  # so many tokens are judged in one step before the way to the end is taken
 
@@ -73,12 +80,30 @@ class Sequence:
         self._sampled = 0
         self._forced = 0
         self._sampler: Sampler | None = None
-        self._splitter: Splitter | None = None
+        self._splitter: Splitter | None = None  # for forced runs
+        self._canon: Splitter | None = None  # to ask whether the answer's split is canonical
         self._matcher: Matcher | None = None
         self._steering: Steering | None = None
         self._mask: Mask | None = None
         self._ids: Ids | None = None
-        self._clock = _Clock()
+        self._clock = Clock()
+        self._watch = Watch(len(request.prompt)) if request.diagnostics else None
+        self._held_end: FinishReason | None = None  # the end, while something is to be observed
+
+    @property
+    def submitted(self) -> float:
+        """When it was made, by `time.perf_counter`."""
+        return self._clock.submitted
+
+    @property
+    def reusable(self) -> int:
+        """How many of its tokens need not be evaluated if another sequence holds them."""
+        return min((len(self.tokens) - REREAD, *self.unseen))
+
+    @property
+    def unseen(self) -> Collection[int]:
+        """The positions of tokens whose logits are wanted, besides the last one's."""
+        return self._watch.unseen if self._watch is not None else ()
 
     @property
     def started(self) -> bool:
@@ -95,10 +120,13 @@ class Sequence:
         workspace: Workspace,
         entropy: np.random.SeedSequence | None,
         splitter: Splitter | None = None,
+        *,
+        forces: bool = True,
     ) -> list[GenerationEvent]:
         """Prepare for sampling; returns the events of what the grammar forces at the beginning.
 
-        Without a splitter nothing is forced. Ends at once if the grammar allows one text only.
+        Nothing is forced without a splitter or unless the engine `forces` at all. Ends at once if
+        the grammar allows one text only.
         """
         request = self.request
         self._clock.placed = time.perf_counter()
@@ -106,13 +134,15 @@ class Sequence:
             request.sampling,
             workspace,
             top_logprobs=request.top_logprobs,
-            diagnostics=request.trace,
+            raw_logprobs=request.raw_logprobs,
+            diagnostics=request.trace or request.diagnostics,
             entropy=entropy,
         )
+        self._canon = splitter
         if request.grammar is None:
             return []
         self._matcher = request.grammar.start()
-        if request.forced_runs and not request.trace:
+        if forces and request.forced_runs and not request.trace and not request.raw_logprobs:
             self._splitter = splitter
         if request.closes or request.repetition_guard:
             self._steering = Steering(
@@ -128,6 +158,9 @@ class Sequence:
             BadLogitsError: the logits are not finite.
         """
         assert self.end is None, "the sequence has ended"
+        if self._held_end is not None:
+            self.end = self._held_end
+            return self._events([])
         choice = self._sample(logits)
         if choice is None:
             self.end = "length"
@@ -136,7 +169,20 @@ class Sequence:
         if choice.token in self._model.info.eos_ids:
             self.end = "stop"
             return self._events([self._text.push(b"", record)] if self.request.trace else [])
+        if self._watch is not None and choice.diagnostics is not None:
+            self._watch.sampled(len(self.tokens), choice.diagnostics)
         return self._events([self._append(record), *self._go_on()])
+
+    def observe(self, pos: int, logits: Logits) -> None:
+        """The logits of one of the positions in `unseen`.
+
+        Raises:
+            BadLogitsError: the logits are not finite.
+        """
+        assert self._sampler is not None, "start() comes first"
+        assert self._watch is not None, "nothing is unseen"
+        sampler = self._sampler
+        self._watch.observe(pos, lambda mask, ids: sampler.observe(logits, mask, ids))
 
     # --- the parts of a step ---------------------------------------------------------------
 
@@ -280,6 +326,9 @@ class Sequence:
     def _forced_record(self, token: int) -> TokenRecord:
         """Count a forced token, for the penalties too; see `TokenRecord` for what it reports."""
         assert self._sampler is not None
+        if self._watch is not None:
+            assert self._matcher is not None
+            self._watch.forced(len(self.tokens), self._matcher.mask(), self._matcher.legal_ids())
         self._sampler.accept(token)
         self._forced += 1
         data = self._model.token_text(token)
@@ -293,7 +342,12 @@ class Sequence:
         )
 
     def _events(self, pieces: list[TextPiece | None]) -> list[GenerationEvent]:
-        """The pieces that there are, and the end if it has come."""
+        """The pieces that there are, and the end if it has come.
+
+        It is held back while logits of forced tokens are to be observed.
+        """
+        if self.end is not None and self.unseen:
+            self._held_end, self.end = self.end, None
         if self.end is not None:
             pieces.append(self._text.finish())
         events: list[GenerationEvent] = [piece for piece in pieces if piece is not None]
@@ -307,34 +361,16 @@ class Sequence:
             steering.mark(self.completion_tokens, self._limiting)
         steered = None if steering is None else steering.steered
         reason = self.end if steered is None else "length"
+        matcher = self._matcher
+        is_complete = steered is not None and matcher is not None and matcher.is_accepting()
         return Finished(
             reason=reason if stop_sequence is None else "stop",
             stop_sequence=stop_sequence,
             usage=Usage(len(self.request.prompt), self.completion_tokens, self.cached_tokens),
             timings=self._clock.timings(self._sampled + self._forced, self._forced),
             steered=steered,
-        )
-
-
-class _Clock:
-    """The moments and sums, in seconds, that `Timings` are made of."""
-
-    def __init__(self) -> None:
-        self.submitted = time.perf_counter()
-        self.placed = self.submitted
-        self.first_logits: float | None = None
-        self.mask = 0.0
-        self.sample = 0.0
-
-    def timings(self, tokens: int, forced: int) -> Timings:
-        now = time.perf_counter()
-        first_logits = now if self.first_logits is None else self.first_logits
-        return Timings(
-            queue_ms=(self.placed - self.submitted) * 1e3,
-            prompt_ms=(first_logits - self.placed) * 1e3,
-            decode_ms=(now - first_logits) * 1e3,
-            mask_ms=self.mask * 1e3,
-            sample_ms=self.sample * 1e3,
-            tokens=tokens,
-            forced_tokens=forced,
+            is_complete=is_complete,
+            diagnostics=None
+            if self._watch is None
+            else self._watch.result(self.tokens[len(self.request.prompt) :], self._canon),
         )

@@ -36,6 +36,14 @@ class EngineSettings(Protocol):
         """Most requests that may wait for a slot."""
 
     @property
+    def max_queue_per_client(self) -> int | None:
+        """Most requests of one client that may wait; None: no other limit than `max_queue`."""
+
+    @property
+    def queue_timeout_seconds(self) -> float | None:
+        """How long a request may wait for a slot; None: without limit."""
+
+    @property
     def seed(self) -> int | None:
         """Makes the requests without a seed of their own repeatable, in their order of arrival."""
 
@@ -50,6 +58,8 @@ class EngineDefaults:
 
     n_batch: int = 256
     max_queue: int = 64
+    max_queue_per_client: int | None = None
+    queue_timeout_seconds: float | None = None
     seed: int | None = None
     forced_runs: bool = True
 
@@ -108,6 +118,10 @@ class GenerationRequest:
     stop          the answer ends before the first of these strings; they are not part of it
     grammar       what the answer must match; None = anything
     top_logprobs  None = no log-probabilities, n ≥ 0 = those of the token and of the n likeliest
+    raw_logprobs  log-probabilities of the model's own distribution over all tokens instead of the
+                  legal ones'; nothing is taken without a step then
+    diagnostics   collect `AnswerDiagnostics`
+    client        who asks; clients take turns in the queue
     trace         attach `StepDiagnostics` to every token, and report a sampled end token too
     forced_runs   take text that the grammar forces without a step for each token, where the engine
                   does so at all; a trace never does, since it shows what every step would be
@@ -124,10 +138,13 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     grammar: Grammar | None = None
     top_logprobs: int | None = None
+    raw_logprobs: bool = False
+    diagnostics: bool = False
     trace: bool = False
     forced_runs: bool = True
     closes: bool = False
     repetition_guard: int = 0
+    client: str = ""
 
     def __post_init__(self) -> None:
         _require(self.repetition_guard >= 0, "repetition_guard", "≥ 0")
@@ -158,13 +175,51 @@ class StepDiagnostics:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenDiagnostics:
+    """A token of an answer and what the mask did in its step; `forced`: taken without a choice, in
+    a forced run or as the only legal token."""
+
+    token: int
+    step: StepDiagnostics
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDiagnostics:
+    """What the grammar did to an answer, token by token; the end token is none of them.
+
+    `canonical`: whether the tokens are the tokenizer's own split of the answer; None where its
+    bytes are no whole text.
+    """
+
+    tokens: tuple[TokenDiagnostics, ...]
+    canonical: bool | None
+
+    @property
+    def total_kl(self) -> float:
+        """Sum of the steps' KL, in nats: -ln of the share of texts that the grammar left over."""
+        return sum(token.step.kl for token in self.tokens)
+
+    @property
+    def forced_share(self) -> float:
+        """The part of the tokens that were forced; 0 of an empty answer."""
+        return sum(token.forced for token in self.tokens) / max(1, len(self.tokens))
+
+    @property
+    def overruled_share(self) -> float:
+        """The part of the steps where the model's favourite was illegal; 0 of an empty answer."""
+        return sum(token.step.overruled for token in self.tokens) / max(1, len(self.tokens))
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRecord:
     """One generated token.
 
     data     the token's bytes (a special token's text, encoded)
-    logprob  natural logarithm of its probability among the legal tokens at temperature 1, before
-             bias and penalties; None where the request asked for none
-    top      (id, bytes, logprob) of the likeliest legal tokens, best first
+    logprob  natural logarithm of its probability among the legal tokens (all tokens, for a request
+             with `raw_logprobs`) at temperature 1, before bias and penalties; None where the
+             request asked for none
+    top      (id, bytes, logprob) of the likeliest of these tokens, best first
     forced   taken without a step, as a part of a forced run. Its logprob is 0 and it is the only
              one in `top`: no other text was possible (though the same text in other tokens may
              have been)
@@ -237,7 +292,8 @@ class Steered:
 class Finished:
     """The regular end. `stop_sequence` is the stop string that ended it, if one did.
 
-    The end of an answer that was `steered` is not the model's own, so its reason is "length".
+    The end of an answer that was `steered` is not the model's own, so its reason is "length";
+    `is_complete` says whether the grammar's text was complete nevertheless.
     """
 
     reason: FinishReason
@@ -245,6 +301,8 @@ class Finished:
     usage: Usage
     timings: Timings
     steered: Steered | None = None
+    is_complete: bool = False
+    diagnostics: AnswerDiagnostics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +317,10 @@ GenerationEvent = TextPiece | Finished | Failed
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """A snapshot for `/health` and metrics; totals count since the engine started."""
+    """A snapshot for `/health` and metrics; totals count since the engine started.
+
+    step_seconds, decode_seconds  spent in steps, and of these inside the model
+    """
 
     slots: int
     slots_used: int
@@ -275,3 +336,5 @@ class EngineStats:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    step_seconds: float = 0.0
+    decode_seconds: float = 0.0
