@@ -7,9 +7,10 @@ taken to that stack's end. This is Knuth's generalisation of shortest paths to g
 generalization of Dijkstra's algorithm", IPL 6, 1977), explored lazily and depth first: the first
 way found settles a frame, others are tried while they begin with less than the best.
 
-Invariants: every size given is that of a real text, so it is never too small a promise; it is the
-shortest one where the work did not reach ``MAX_FRAMES`` or ``MAX_TRIED``, but for indentation (a
-frame is never looked for inside itself). None where no end was found within the bounds.
+Invariants: every size given is that of a real text that the vocabulary can spell, so there is an
+end of at most so many tokens; it is the shortest one where the work did not reach ``MAX_FRAMES`` or
+``MAX_TRIED``, but for indentation (a frame is never looked for inside itself). None where no end
+was found within the bounds.
 
 Callers hold ``workspace.lock``. Read next: ``machine.py``, which owns one of these.
 """
@@ -119,8 +120,7 @@ class Distance:
             self._frames.clear()
         self._left, self._tries_left, self._trying = MAX_FRAMES, MAX_TRIED, 0
         found: list[tuple[int, Ending, Stack]] = []
-        options = _options(state.leaves)
-        for ending, stack in options:
+        for ending, stack in self._options(state.leaves):
             if len(found) >= SPELLED and ending.size >= found[0][0]:
                 continue
             size, _ = self._run(self._below(stack, ending.outcome))
@@ -174,7 +174,7 @@ class Distance:
             frame.size = 0
             return 0, frame.outcome
         best, final, way = NEVER, frame.outcome, None
-        for ending, stack in _options(closure.leaves):
+        for ending, stack in self._options(closure.leaves):
             if ending.size >= best:
                 continue
             self._trying += best < NEVER
@@ -205,6 +205,24 @@ class Distance:
             total += frame.size
             outcome, at = frame.final, at.tail
         return total, outcome
+
+    def _options(self, leaves: Iterable[Leaf]) -> list[tuple[Ending, Stack]]:
+        """The ways to complete some terminals, with what lies behind them, the shortest first.
+
+        Where that is one of several words, the last of them comes before it: of an object's keys
+        that is the one that must be there, from which the shortest ones may lead away.
+        """
+        found: list[tuple[Ending, Stack]] = []
+        last: dict[Ending, tuple[Ending, Stack]] = {}
+        for automaton, state, stack in leaves:
+            ways = [way for way in endings(automaton, state) if self._speller.spells(way.pieces)]
+            found += [(ending, stack) for ending in ways]
+            if len(ways) > 1:
+                last[ways[0]] = (max(ways, key=_rank), stack)
+        found.sort(key=lambda option: option[0].size)
+        if found and found[0][0] in last:
+            found.insert(0, last[found[0][0]])
+        return found
 
     def _frame(self, stack: Stack, outcome: Outcome) -> _Frame:
         node = stack.node
@@ -264,25 +282,6 @@ class Distance:
             return int(end.value[0])
         search.close()
         return NEVER
-
-
-def _options(leaves: Iterable[Leaf]) -> list[tuple[Ending, Stack]]:
-    """The ways to complete some terminals, with what lies behind them, the shortest first.
-
-    Where that is one of several words, the last of them comes before it: of an object's keys that
-    is the one that must be there, of which the shortest ones may lead away.
-    """
-    found: list[tuple[Ending, Stack]] = []
-    last: dict[Ending, tuple[Ending, Stack]] = {}
-    for automaton, state, stack in leaves:
-        ways = endings(automaton, state)
-        found += [(ending, stack) for ending in ways]
-        if len(ways) > 1:
-            last[ways[0]] = (max(ways, key=_rank), stack)
-    found.sort(key=lambda option: option[0].size)
-    if found and found[0][0] in last:
-        found.insert(0, last[found[0][0]])
-    return found
 
 
 def _rank(ending: Ending) -> int:

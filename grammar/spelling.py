@@ -28,6 +28,23 @@ class Speller:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._fillers: list[bytes] = []
+        single = {text for text in vocabulary.tokens if len(text) == 1}
+        self._lacking = bytes(byte for byte in range(256) if bytes((byte,)) not in single)
+        lengths = vocabulary.plain_lengths
+        self._has_letters = any(
+            vocabulary.tokens[i].isascii() for i in (lengths == 1).nonzero()[0].tolist()
+        )
+
+    def spells(self, pieces: Iterable[Piece]) -> bool:
+        """Whether the vocabulary can spell each of some parts; then no cut of them all together
+        has more tokens than bytes. Quick, but where a byte is no token by itself."""
+        return all(
+            len(piece.translate(None, self._lacking)) == len(piece)
+            or self._fewest(piece) is not None
+            if isinstance(piece, bytes)
+            else isinstance(piece, int) or not piece.size or self._has_letters
+            for piece in pieces
+        )
 
     def cut(self, pieces: Iterable[Piece]) -> list[int] | None:
         """The tokens of a text; None where the vocabulary can't spell it."""

@@ -157,11 +157,6 @@ class Vocabulary:
         return max(plain, key=lambda i: len(texts[i]), default=None)
 
     @cached_property
-    def has_all_bytes(self) -> bool:
-        """Whether every byte is a token, so that a text needs no more tokens than it has bytes."""
-        return len({text for text in self.tokens if len(text) == 1}) == 256
-
-    @cached_property
     def end_walk(self) -> Walk:
         """The end-of-sequence tokens, as a part of a mask."""
         return Walk(np.array(sorted(self.eos), dtype=np.int32), None, ())

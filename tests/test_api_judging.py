@@ -110,9 +110,10 @@ async def test_an_answer_that_was_cut_off_claims_nothing(end: str, reason: str) 
     assert report["schema"]["enforced"] is True
 
 
-async def steered(cause: str, text: str, **fields: Any) -> httpx.Response:
-    """An answer that the engine led to an end."""
-    end = replace(finished("length", 3), steered=Steered(2, cause))  # type: ignore[arg-type]
+async def steered(cause: str, text: str, *, there: bool = True, **fields: Any) -> httpx.Response:
+    """An answer that the engine led to an end, and whether it got there."""
+    led = Steered(2, cause)  # type: ignore[arg-type]
+    end = replace(finished("length", 3), steered=led, is_complete=there)
     fields = {"response_format": STRICT, **fields}
     return await post(ScriptedEngine(lambda _: [piece(text), end]), **fields)
 
@@ -125,7 +126,7 @@ async def test_an_answer_that_the_engine_closed_is_complete(cause: str) -> None:
 
 
 async def test_an_answer_that_was_led_to_an_end_and_missed_it_is_not() -> None:
-    report = (await steered("repetition", RIGHT[:-1])).json()["gabarito"]
+    report = (await steered("repetition", RIGHT[:-1], there=False)).json()["gabarito"]
     assert report["validation"] == {"complete": False, "reason": "length"}
 
 

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from server.api import sse
+from server.api.clients import client_of, current_client
 from server.api.models import ChatCompletionRequest, CompletionRequest
 from server.api.repairing import HeldChoices
 from server.api.running import Choices, until_disconnect
@@ -53,6 +54,7 @@ async def respond(
     wanted = validated(kind, body)
     served = runtime.served
     served.require_model(wanted.model)
+    current_client.set(client_of(request, wanted.user))
     if not wanted.stream:
         return JSONResponse(await until_disconnect(request, lambda: whole(served, wanted)))
     answer = await until_disconnect(request, lambda: begin(served, wanted))

@@ -32,10 +32,18 @@ from server.api.judging import Judge
 from server.api.models import ChatCompletionRequest
 from server.api.profiles import require_profile
 from server.api.repairing import AttemptEvent, HeldChoices
-from server.api.requests import max_choices, sampling_of, with_seeds
+from server.api.requests import (
+    engine_options,
+    max_choices,
+    require_room,
+    sampling_of,
+    seconds_of,
+    with_seeds,
+)
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.structured import AnswerFormat
+from server.api.telling import tell_end
 from server.calls import ToolCallDelta, ValueEvent
 from server.deltas import AnswerReader, ContentDelta, Output, ReasoningDelta, RegionEvent
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
@@ -111,6 +119,7 @@ class _Answer:
         """
         choice = self.choices[index]
         choice.end = end
+        tell_end(self.extension, index, end)
         if isinstance(self.running, HeldChoices):
             return  # it has been judged
         message = choice.reader.message
@@ -143,6 +152,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     grounding = await grounding_of(wanted, binding.answer_format)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
     loop = loop_of(wanted, binding.answer_format, max_tokens=limit)
+    await require_room(wanted, binding.grammar, limit if loop is None else loop.budget)
     requests = [
         GenerationRequest(
             prompt=binding.tokens,
@@ -151,6 +161,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
             stop=wanted.stops,
             grammar=binding.grammar,
             top_logprobs=(wanted.top_logprobs or 0) if wanted.logprobs else None,
+            **engine_options(wanted, served),
         )
         for each in with_seeds(sampling, count)
     ]
@@ -180,7 +191,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         extension=extension,
         judge=judge,
         running=running,
-        seconds=served.settings.server.request_timeout_seconds,
+        seconds=seconds_of(wanted, served),
     )
 
 

@@ -26,10 +26,18 @@ from server.api.errors import ApiError, to_api_error
 from server.api.extension import Extension
 from server.api.judging import Judge
 from server.api.models import CompletionRequest
-from server.api.requests import max_choices, sampling_of, with_seeds
+from server.api.requests import (
+    engine_options,
+    max_choices,
+    require_room,
+    sampling_of,
+    seconds_of,
+    with_seeds,
+)
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.structured import AnswerFormat
+from server.api.telling import tell_end
 from server.engine.errors import ContextOverflowError
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
 
@@ -78,6 +86,7 @@ class _Answer:
         """
         choice = self.choices[index]
         choice.end = end
+        tell_end(self.extension, index, end)
         verdict = await self.judge.judge("".join(choice.parts), end)
         if verdict is not None:
             verdict.tell(self.extension.choices[index])
@@ -102,6 +111,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
     count = max_choices(wanted.n, served)
     sampling = sampling_of(wanted, served)
     answer_format = await served.formats.compile(wanted.wanted_format)
+    await require_room(wanted, answer_format.grammar, wanted.max_tokens or DEFAULT_MAX_TOKENS)
     prompts = await anyio.to_thread.run_sync(_prompts, served, wanted, abandon_on_cancel=True)
     if len(prompts) * count > MAX_ALL_CHOICES:
         raise ApiError(
@@ -119,6 +129,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
             stop=wanted.stops,
             grammar=answer_format.grammar,
             top_logprobs=wanted.logprobs,
+            **engine_options(wanted, served),
         )
         for prompt, _ in prompts
         for each in with_seeds(sampling, count)
@@ -141,7 +152,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
         extension=extension,
         judge=Judge(answer_format, served.formats.count_fault),
         running=running,
-        seconds=served.settings.server.request_timeout_seconds,
+        seconds=seconds_of(wanted, served),
     )
 
 

@@ -36,10 +36,12 @@ from grammar import (
     UnsupportedSchemaError,
 )
 from server.engine.errors import (
+    BudgetTooSmallError,
     ContextOverflowError,
     EngineClosedError,
     InvalidRequestError,
     QueueFullError,
+    QueueTimeoutError,
 )
 from server.prompt import ChatTemplateError
 
@@ -53,6 +55,9 @@ RATE_LIMIT = "rate_limit_error"
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
 _MAX_ISSUES_IN_MESSAGE = 20
+
+#: What `Retry-After` says to a request that has waited in vain, in seconds.
+_RETRY_BUSY = 5
 
 
 class ApiError(Exception):
@@ -152,12 +157,30 @@ def to_api_error(
             return ApiError(400, error.message, param=error.param, code="invalid_prompt")
         case ContextOverflowError():
             return _context_overflow(error)
+        case BudgetTooSmallError():
+            return ApiError(
+                400,
+                f"With 'truncation' set to 'close', {error}.",
+                param="max_tokens",
+                code="max_tokens_too_small",
+                extra={"min_tokens": error.needed, "max_tokens": error.allowed},
+            )
+        case QueueTimeoutError():
+            return ApiError(
+                503,
+                f"The request has waited for its turn for more than {error.seconds:g} s.",
+                kind=SERVER_ERROR,
+                code="queue_timeout",
+                headers={"Retry-After": str(_RETRY_BUSY)},
+            )
         case InvalidRequestError():
             return ApiError(400, str(error), param=error.field, code="invalid_value")
         case QueueFullError():
             return ApiError(
                 429,
-                "Too many requests are waiting for this server.",
+                "Too many requests of this client are waiting."
+                if error.of_client
+                else "Too many requests are waiting for this server.",
                 kind=RATE_LIMIT,
                 code="rate_limit_exceeded",
                 headers={"Retry-After": str(error.retry_after_seconds)},

@@ -15,13 +15,15 @@ Read next: `server/api/models.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 MAX_STOPS = 4
 MAX_TOP_LOGPROBS = 20
+#: The least tokens that a guard against repetition can be set to.
+MIN_REPETITION = 16
 _INT64 = 2**63
 
 
@@ -73,6 +75,16 @@ def _not_empty(stops: str | list[str] | None) -> str | list[str] | None:
     return stops
 
 
+def _long_enough(value: int | None) -> int | None:
+    if value is not None and 0 < value < MIN_REPETITION:
+        raise refuse(
+            "invalid_value",
+            f"Invalid value for 'repetition_guard': {value} tokens are no runaway repetition; it "
+            f"must be 0 or at least {MIN_REPETITION}.",
+        )
+    return value
+
+
 def by_type(names: dict[type, str]) -> Discriminator:
     """Chooses a union's branch by the value's own type."""
 
@@ -118,6 +130,43 @@ LogitBias = Annotated[
 Seed = Annotated[
     int | None,
     Field(ge=-_INT64, lt=_INT64, description="The same seed and request give the same answer."),
+]
+Truncation = Annotated[
+    Literal["cut", "close"] | None,
+    Field(
+        description="What to do with a structured answer whose tokens run out: `cut` it where it is"
+        " (the default), or `close` it: its last tokens are led to a valid end within the limit. "
+        "`finish_reason` is `length` either way. An extension."
+    ),
+]
+RepetitionGuard = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        le=1024,
+        description="So many tokens that only repeat themselves end the string, number or array of "
+        "a structured answer that they stand in; 0 is off, else at least 16. Default: the server's "
+        "setting. An extension.",
+    ),
+    AfterValidator(_long_enough),
+]
+Timeout = Annotated[
+    float | None,
+    Field(gt=0, description="Seconds after which the request is given up. An extension."),
+]
+Diagnostics = Annotated[
+    bool | None,
+    Field(
+        description="Report in `gabarito.diagnostics` what the grammar did to the model, token by "
+        "token. An extension."
+    ),
+]
+RawLogprobs = Annotated[
+    bool | None,
+    Field(
+        description="Log-probabilities of the model's own distribution over all tokens, instead of "
+        "over the allowed ones. Needs `logprobs`. An extension."
+    ),
 ]
 TokenLimit = Annotated[int | None, Field(ge=1, lt=2**31)]
 Count = Annotated[

@@ -145,8 +145,6 @@ class Judge:
         if cut_off is not None or bound is None:
             return Verdict(content, cut_off, closed)
         validation = bound.validator.check_text(content)
-        if validation.valid is False and end.steered is not None:
-            return Verdict(content, "length")  # led towards an end, and cut off before it
         if validation.valid is False and self.answer_format.is_enforced:
             raise self._fault(validation)
         verdict = Verdict(content, closed=closed, validation=validation)
@@ -190,7 +188,7 @@ def ungrounded_error(verdict: Verdict) -> ApiError:
 def _cut_off(end: Finished) -> str | None:
     if end.stop_sequence is not None:
         return "stop_sequence"
-    return "length" if end.reason == "length" and end.steered is None else None
+    return "length" if end.reason == "length" and not end.is_complete else None
 
 
 def _is_closed(end: Finished) -> bool:

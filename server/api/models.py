@@ -18,19 +18,24 @@ from server.api.fields import (
     AcceptedFlag,
     AcceptedText,
     Count,
+    Diagnostics,
     LogitBias,
     Metadata,
     MinP,
     Penalty,
+    RawLogprobs,
     RepeatPenalty,
+    RepetitionGuard,
     RequestModel,
     Seed,
     Stop,
     StreamOptions,
     Temperature,
+    Timeout,
     TokenLimit,
     TopK,
     TopP,
+    Truncation,
     by_type,
     refuse,
     unsupported,
@@ -59,8 +64,16 @@ class SampledRequest(FormattedRequest):
     stream_options: StreamOptions | None = Field(
         default=None, description="What the stream carries besides the answer."
     )
-    user: AcceptedText = None
+    user: str | None = Field(
+        default=None,
+        description="Who asks, where no API key tells: clients take turns in the queue.",
+    )
     max_tokens: TokenLimit = Field(default=None, description="Most tokens of the answer.")
+    truncation: Truncation = None
+    repetition_guard: RepetitionGuard = None
+    timeout: Timeout = None
+    diagnostics: Diagnostics = None
+    logprobs_raw: RawLogprobs = None
 
     @model_validator(mode="after")
     def _stream_options_need_a_stream(self) -> Self:
@@ -70,6 +83,12 @@ class SampledRequest(FormattedRequest):
                 "'stream_options' is only allowed when 'stream' is true.",
                 "stream_options",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _raw_logprobs_are_logprobs(self) -> Self:
+        if self.logprobs_raw and getattr(self, "logprobs", None) in (None, False):
+            raise refuse("invalid_value", "'logprobs_raw' needs 'logprobs'.", "logprobs_raw")
         return self
 
     @property

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypedDict
 
+import anyio.to_thread
+
+from grammar import Grammar
+from server.api.clients import current_client
 from server.api.errors import ApiError
 from server.api.models import SampledRequest
 from server.api.runtime import Served
+from server.engine.errors import BudgetTooSmallError
 from server.engine.types import SamplingParams
 
 #: Most choices of one request, where the engine has no more slots than that.
@@ -42,6 +48,54 @@ def sampling_of(wanted: SampledRequest, served: Served) -> SamplingParams:
         repeat_penalty=chosen(wanted.repeat_penalty, defaults.repeat_penalty),
         logit_bias=_logit_bias(wanted.logit_bias or {}, served.engine.vocabulary.size),
     )
+
+
+class EngineOptions(TypedDict):
+    """The members of the engine's request that both generating endpoints set alike."""
+
+    raw_logprobs: bool
+    diagnostics: bool
+    closes: bool
+    repetition_guard: int
+    client: str
+
+
+def engine_options(wanted: SampledRequest, served: Served) -> EngineOptions:
+    """What the request asks of the engine besides sampling, over the server's defaults."""
+    guard = wanted.repetition_guard
+    if guard is None:
+        guard = served.settings.engine.repetition_guard or 0
+    return {
+        "raw_logprobs": bool(wanted.logprobs_raw),
+        "diagnostics": bool(wanted.diagnostics),
+        "closes": wanted.truncation == "close",
+        "repetition_guard": guard,
+        "client": current_client.get(),
+    }
+
+
+def seconds_of(wanted: SampledRequest, served: Served) -> float:
+    """How long the request may take: what it asks for, up to what the server allows."""
+    most = served.settings.server.request_timeout_seconds
+    return most if wanted.timeout is None else min(wanted.timeout, most)
+
+
+async def require_room(
+    wanted: SampledRequest, grammar: Grammar | None, max_tokens: int | None
+) -> None:
+    """Check that an answer that is to be closed in time can be.
+
+    Finds the shortest valid answer, off the event loop; the engine asks for it again when it knows
+    how much of the context the prompt leaves.
+
+    Raises:
+        BudgetTooSmallError: the shortest valid answer has more than `max_tokens`.
+    """
+    if wanted.truncation != "close" or grammar is None:
+        return
+    shortest = await anyio.to_thread.run_sync(grammar.shortest, abandon_on_cancel=True)
+    if shortest is not None and max_tokens is not None and len(shortest) > max_tokens:
+        raise BudgetTooSmallError(len(shortest), max_tokens, is_context=False)
 
 
 def _logit_bias(wanted: Mapping[str, float], size: int) -> dict[int, float]:

@@ -372,5 +372,7 @@ class Sequence:
             is_complete=is_complete,
             diagnostics=None
             if self._watch is None
-            else self._watch.result(self.tokens[len(self.request.prompt) :], self._canon),
+            else self._watch.result(
+                self.tokens[len(self.request.prompt) :], self._model, self._canon
+            ),
         )

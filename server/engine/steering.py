@@ -72,7 +72,6 @@ class Steering:
         self._value: Value | None = None
         self._plan: tuple[int, ...] | None = None
         self._longest = matcher.vocabulary.longest
-        self._has_all_bytes = matcher.vocabulary.has_all_bytes
         self.steered: Steered | None = None
 
     @property
@@ -151,7 +150,7 @@ class Steering:
         size = self._matcher.distance()
         if size is None or size > room * self._longest:
             return False
-        if size <= room and self._has_all_bytes:
+        if size <= room:
             return True
         plan = self._matcher.shortest_end()
         return plan is not None and len(plan) <= room

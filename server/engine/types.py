@@ -177,11 +177,14 @@ class StepDiagnostics:
 @dataclass(frozen=True, slots=True)
 class TokenDiagnostics:
     """A token of an answer and what the mask did in its step; `forced`: taken without a choice, in
-    a forced run or as the only legal token."""
+    a forced run or as the only legal token; `data`, `wanted`: its bytes, and those of the token
+    that the model liked best."""
 
     token: int
     step: StepDiagnostics
     forced: bool
+    data: bytes = b""
+    wanted: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

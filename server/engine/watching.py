@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from server.engine.forced import Splitter
+    from server.engine.model import LanguageModel
 
 
 class Watch:
@@ -46,11 +47,20 @@ class Watch:
         """The logits at one of the positions in `unseen` are there."""
         self._steps[position + 1] = diagnose(*self.unseen.pop(position))
 
-    def result(self, answer: Sequence[int], splitter: Splitter | None) -> AnswerDiagnostics:
+    def result(
+        self, answer: Sequence[int], model: LanguageModel, splitter: Splitter | None
+    ) -> AnswerDiagnostics:
         """All figures of the answer's tokens; the splitter knows the tokenizer's own split."""
+        text = model.token_text
         return AnswerDiagnostics(
             tokens=tuple(
-                TokenDiagnostics(token, step, position in self._forced or step.forced)
+                TokenDiagnostics(
+                    token,
+                    step,
+                    position in self._forced or step.forced,
+                    text(token),
+                    text(step.wanted),
+                )
                 for position, token in enumerate(answer, start=self._begin)
                 if (step := self._steps.get(position)) is not None
             ),
