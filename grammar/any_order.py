@@ -11,7 +11,7 @@ Invariant: as in ``objects.py``, a progress that can be reached can be completed
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from grammar.automaton import NOT_ACCEPTING, Automaton
 from grammar.objects import Extra, ObjectNode, Progress
@@ -128,6 +128,10 @@ class AnyOrderObjectNode(ObjectNode):
             ("free words", id(trie), opening, closing), lambda: FreeWords(trie, opening, closing)
         )
         return words, words.start(self._barred(at))
+
+    def _owed_next(self, at: Progress) -> Collection[int]:
+        left = self._required & ~at.done
+        return [i for i in range(len(self.names)) if left >> i & 1]
 
     def _extras_fit(self, at: Progress) -> bool:
         return True

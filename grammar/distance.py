@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from grammar.automaton import Outcome
-from grammar.endings import Ending, Piece, endings
+from grammar.endings import Ending, Piece, endings, word_ending
 from grammar.nodes import Closure, Context, Either, Leaf, Node, Place, Stack
 from grammar.spelling import Speller
 from grammar.style import Style
@@ -215,7 +215,10 @@ class Distance:
         found: list[tuple[Ending, Stack]] = []
         last: dict[Ending, tuple[Ending, Stack]] = {}
         for automaton, state, stack in leaves:
-            ways = [way for way in endings(automaton, state) if self._speller.spells(way.pieces)]
+            owed = stack.node.owed(stack.place) if stack.node is not None else ()
+            word = word_ending(automaton, state, owed) if owed else None
+            known = endings(automaton, state) if word is None else (word,)
+            ways = [way for way in known if self._speller.spells(way.pieces)]
             found += [(ending, stack) for ending in ways]
             if len(ways) > 1:
                 last[ways[0]] = (max(ways, key=_rank), stack)

@@ -15,18 +15,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from grammar.any_order import FreeWords
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Automaton, Outcome, RegularAscii
 from grammar.characters import Characters
 from grammar.content import Content, Excluding, Language
 from grammar.keys import KeyStrings
+from grammar.marks import FIRST, MarkedText, TimedText
 from grammar.regular import Rx
 from grammar.rx import RegexBudgetError
 from grammar.strings import JsonStrings
 from grammar.text import OneOf, OneToken, PlainText
-from grammar.words import Words
+from grammar.words import Words, WordTrie
 
 MAX_LABELS = 8
 """So many words of a terminal are looked at; the shortest and the last ones."""
@@ -37,6 +40,11 @@ MAX_ENDINGS = 20_000
 _OPEN_ENDED = "open-ended"
 _LIKED = b"a0 -"  # what is written where much may be
 _SHORT = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 0x22: b'\\"', 0x5C: b"\\\\"}
+
+
+Marks: TypeAlias = "Mapping[int, int]"
+"""Characters that stand for tokens (``marks.py``)."""
+_NO_MARKS: Marks = MappingProxyType({})
 
 
 class Fill(NamedTuple):
@@ -57,6 +65,29 @@ class Ending(NamedTuple):
     outcome: Outcome
 
 
+def word_ending(automaton: Automaton, state: int, labels: Iterable[int]) -> Ending | None:
+    """The way to complete a terminal of words by the first of some labels that fits, if any."""
+    if isinstance(automaton, Words):
+        part, position, low, high = automaton.key(state)
+        barred = 0
+    elif isinstance(automaton, FreeWords):
+        part, position, barred = automaton.key(state)
+        low, high = 0, len(automaton.trie.words)
+    else:
+        return None
+    if part >= 2:
+        return None
+    trie, node = automaton.trie, position if part == 1 else 0
+    below = trie.below[node]
+    for label in labels:
+        at = bisect_left(below, label)
+        found = at < len(below) and below[at] == label
+        if found and low <= label <= high and not barred >> at & 1:
+            opening = automaton.opening[position:] if part == 0 else b""
+            return _word(automaton, opening, node, label)
+    return None
+
+
 def endings(automaton: Automaton, state: int) -> tuple[Ending, ...]:
     """Ways to complete a terminal, the shortest first; none where none was found. Memoised."""
     found: tuple[Ending, ...] | None = automaton.endings.get(state)
@@ -75,21 +106,21 @@ def endings(automaton: Automaton, state: int) -> tuple[Ending, ...]:
 def _endings(automaton: Automaton, state: int) -> Iterable[Ending]:
     key = automaton.key(state)
     kind = type(automaton)
-    if kind is Words:
-        return _words(automaton, key)  # type: ignore[arg-type]  # the kind was looked at
+    if isinstance(automaton, Words | FreeWords):
+        return _words(automaton, key)
     if kind is RegularAscii:
-        text = _along(key, key.min_length(), json=False)
-        return () if text is None else (Ending(len(text), (text,), 0),)
+        pieces = _along(key, key.min_length(), json=False)
+        return () if pieces is None else (_ending(pieces, 0),)
     if kind is KeyStrings:
-        return _key(automaton, state)  # type: ignore[arg-type]
-    if kind is JsonStrings or kind is PlainText:
+        return _key(automaton, state)  # type: ignore[arg-type]  # the kind was looked at
+    if kind in (JsonStrings, PlainText, MarkedText, TimedText):
         pieces = _characters(automaton, state, key)  # type: ignore[arg-type]
         return () if pieces is None else (_ending(pieces, 0),)
-    if kind is OneOf:
+    if isinstance(automaton, OneOf):
         low, high, position = key
-        word = min(automaton.words[low:high], key=len)  # type: ignore[attr-defined]
+        word = min(automaton.words[low:high], key=len)
         return (Ending(len(word) - position, (word[position:],), 0),)
-    if kind is OneToken:
+    if isinstance(automaton, OneToken):
         if automaton.labels[state] != NOT_ACCEPTING:
             return (Ending(0, (), 0),)
         return (Ending(1, (min(automaton.tokens(state)),), 0),)
@@ -110,8 +141,8 @@ def _size(piece: Piece) -> int:
 # -- words -----------------------------------------------------------------------------------------
 
 
-def _words(automaton: Words, key: tuple[int, int, int, int]) -> Iterable[Ending]:
-    part, position, low, high = key
+def _words(automaton: Words | FreeWords, key: tuple[int, ...]) -> Iterable[Ending]:
+    part, position = key[:2]
     closing = automaton.closing
     if part >= 2:
         rest = closing[position:]
@@ -119,24 +150,33 @@ def _words(automaton: Words, key: tuple[int, int, int, int]) -> Iterable[Ending]
     trie = automaton.trie
     node = position if part == 1 else 0
     below = trie.below[node]
-    chosen = below[bisect_left(below, low) : bisect_left(below, high + 1)]
+    if isinstance(automaton, Words):
+        chosen = below[bisect_left(below, key[2]) : bisect_left(below, key[3] + 1)]
+    else:
+        chosen = [word for at, word in enumerate(below) if not key[2] >> at & 1]
     opening = automaton.opening[position:] if part == 0 else b""
     if len(chosen) > MAX_LABELS:
         last = chosen[-2:]
         chosen = sorted(chosen, key=lambda j: len(trie.words[j]))[: MAX_LABELS - 2]
         chosen += [j for j in last if j not in chosen]
-    depth = 0 if node == 0 else _depth(automaton, node, trie.words[chosen[0]])
-    texts = ((j, opening + trie.words[j][depth:] + closing) for j in chosen)
-    return [Ending(len(text), (text,) if text else (), j) for j, text in texts]
+    return [_word(automaton, opening, node, j) for j in chosen]
 
 
-def _depth(automaton: Words, node: int, word: bytes) -> int:
+def _word(automaton: Words | FreeWords, opening: bytes, node: int, index: int) -> Ending:
+    """The rest of a word below a node, with what stands around it."""
+    word = automaton.trie.words[index]
+    depth = 0 if node == 0 else _depth(automaton.trie, node, word)
+    text = opening + word[depth:] + automaton.closing
+    return Ending(len(text), (text,) if text else (), index)
+
+
+def _depth(trie: WordTrie, node: int, word: bytes) -> int:
     """How many bytes lead to a node above a word's end."""
     at = 0
     for depth, byte in enumerate(word):
         if at == node:
             return depth
-        at = automaton.trie.children[at][byte]
+        at = trie.children[at][byte]
     return len(word)
 
 
@@ -168,6 +208,7 @@ def _characters(automaton: Characters, state: int, key: Any) -> list[Piece] | No
     opening, closing = automaton.around() if isinstance(automaton, JsonStrings) else (b"", b"")
     if key[0] == "close":
         return [closing[key[1] :]]
+    marks = automaton.marks if isinstance(automaton, MarkedText) else {}
     if key[0] == "open":
         body = _body(key[2], json=json)
         return None if body is None else [opening[key[1] :], *body, closing]
@@ -178,18 +219,17 @@ def _characters(automaton: Characters, state: int, key: Any) -> list[Piece] | No
         state = automaton.step(state, byte)
         key = automaton.key(state)
         key = key[1] if isinstance(automaton, KeyStrings) else key
-    body = _body(key[1], json=json)
+    body = _body(key[1], json=json, marks=marks)
     return None if body is None else [bytes(begun), *body, closing]
 
 
-def _body(content: Content, *, json: bool) -> list[Piece] | None:
+def _body(content: Content, *, json: bool, marks: Marks = _NO_MARKS) -> list[Piece] | None:
     """A shortest text that fits a content."""
     language, least, most = content
     if language is None:
         return [Fill(least)]
     if isinstance(language, Excluding):
-        text = _along(language, language.min_length(), json=json)
-        return None if text is None else [text]
+        return _along(language, language.min_length(), json=json, marks=marks)
     assert isinstance(language, Rx)
     length = language.min_length()
     if length < least:
@@ -199,8 +239,7 @@ def _body(content: Content, *, json: bool) -> list[Piece] | None:
         length = found
     if length > MAX_SPELLED:
         return None
-    text = _along(language, length, json=json)
-    return None if text is None else [text]
+    return _along(language, length, json=json, marks=marks)
 
 
 def _first_length(language: Rx, least: int, most: int | None) -> int | None:
@@ -219,26 +258,34 @@ def _first_length(language: Rx, least: int, most: int | None) -> int | None:
     return low
 
 
-def _along(language: Language, length: int, *, json: bool) -> bytes | None:
+def _along(
+    language: Language, length: int, *, json: bool, marks: Marks = _NO_MARKS
+) -> list[Piece] | None:
     """A word of that length, which the language must have; None where it is too long to spell."""
     if length > MAX_SPELLED:
         return None
+    pieces: list[Piece] = []
     text = bytearray()
     for left in range(length - 1, -1, -1):
-        best: tuple[int, bytes, Language] | None = None
+        best: tuple[int, bytes | int, Language] | None = None
         for low, high, target in language.transitions():
-            written = _written(low, high, json=json)
-            if written is None or (best is not None and len(written) >= best[0]):
+            written = _written(low, high, json=json, marks=marks)
+            size = len(written) if isinstance(written, bytes) else 1
+            if written is None or (best is not None and size >= best[0]):
                 continue
             if _has_length(target, left):
-                best = (len(written), written, target)
-                if len(written) == 1:
+                best = (size, written, target)
+                if size == 1:
                     break
         if best is None:
             return None
-        text += best[1]
-        language = best[2]
-    return bytes(text)
+        _, written, language = best
+        if isinstance(written, int):
+            pieces += [bytes(text), written]
+            text.clear()
+        else:
+            text += written
+    return [*pieces, bytes(text)]
 
 
 def _has_length(language: Language, length: int) -> bool:
@@ -252,8 +299,13 @@ def _has_length(language: Language, length: int) -> bool:
     return not language.is_empty() and language.min_length() <= length
 
 
-def _written(low: int, high: int, *, json: bool) -> bytes | None:
-    """A character of the range in as few bytes as possible, within a JSON string or as it is."""
+def _written(low: int, high: int, *, json: bool, marks: Marks) -> bytes | int | None:
+    """A character of the range in as few bytes as possible, within a JSON string or as it is; or
+    the token that one of them stands for."""
+    if marks:
+        if low >= FIRST:
+            return next((marks[char] for char in range(low, high + 1) if char in marks), None)
+        high = min(high, FIRST - 1)
     for char in _LIKED:
         if low <= char <= high:
             return bytes((char,))

@@ -85,6 +85,11 @@ class MarkedText(PlainText):
         self._marks = marks
         self._taken: dict[Content, dict[int, Content]] = {}
 
+    @property
+    def marks(self) -> Mapping[int, int]:
+        """The characters that stand for tokens, and which."""
+        return self._marks
+
     def _make_ranges(self, content: Content) -> Iterable[Range]:
         taken = self._taken[content] = {}
         for low, high, target in super()._make_ranges(content):

@@ -225,7 +225,7 @@ class Matcher:
         None where none is known.
         """
         with self._vocabulary.workspace.lock:
-            return 0 if self._finished else self._machine.distance.size(self._path[-1])
+            return 0 if self._finished else self._machine.distance.size(self._hurried())
 
     def shortest_end(self) -> tuple[int, ...] | None:
         """Tokens that complete the answer, as few as are known to; without the end token.
@@ -233,7 +233,18 @@ class Matcher:
         None where no end is known, or the vocabulary can't spell it.
         """
         with self._vocabulary.workspace.lock:
-            return () if self._finished else self._machine.distance.tokens(self._path[-1])
+            return () if self._finished else self._machine.distance.tokens(self._hurried())
+
+    def hurry(self) -> None:
+        """End the text with a budget that is being written, if there is one, as if that were used
+        up: what ``distance`` and ``shortest_end`` say of a matcher with a limit is said of this."""
+        with self._vocabulary.workspace.lock:
+            self._path[-1] = self._hurried()
+
+    def _hurried(self) -> State:
+        state = self._path[-1]
+        limited = self._limit is not None and state.runs
+        return self._machine.hurry(state) if limited else state
 
     def value_of(self, tokens: Sequence[int]) -> Value | None:
         """The innermost value within which the last tokens advanced, ``tokens``, were written.

@@ -12,7 +12,7 @@ stacks and states. Read next: ``machine.py``, which makes states of leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
@@ -187,6 +187,11 @@ class Node:
     ) -> None:
         """Go on after the part that was pushed as ``(self, place)``; ``stack`` is the rest."""
         raise AssertionError(f"{type(self).__name__} pushes no frames")
+
+    def owed(self, place: Place) -> Collection[int]:
+        """Of the terminals that end in a place: labels that have to come sometime, so that to write
+        one of them now is as short a way to the end as any (see ``distance.py``)."""
+        return ()
 
     def begin(self, context: Context, stack: Stack, out: Closure) -> None:
         """``expand`` for whoever put the call off (``Closure.call``)."""

@@ -13,7 +13,7 @@ where the required ones still fit below ``most`` and enough others remain to rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -250,6 +250,14 @@ class ObjectNode(Node):
         if self._may_close(at):
             context.text(style.line(stack.depth) + b"}", stack, out)
         self._keys(context, at, b"," + style.after_comma(stack.depth + 1), stack, out)
+
+    def owed(self, place: Place) -> Collection[int]:
+        return self._owed_next(place[1]) if place[0] == KEY_DONE else ()
+
+    def _owed_next(self, at: Progress) -> Collection[int]:
+        """The required properties that may come next."""
+        index = self.until[at.done]
+        return (index,) if index < len(self.names) else ()
 
     def _value(self, context: Context, at: Progress, rule: int, stack: Stack, out: Closure) -> None:
         after = context.push(self, (VALUE_DONE, at), stack)

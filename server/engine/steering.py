@@ -127,6 +127,7 @@ class Steering:
         """The next token of the shortest end; None where the answer is complete (or none is known,
         which closing rules out)."""
         if self._plan is None:
+            self._matcher.hurry()
             self._plan = self._matcher.shortest_end()
         return self._plan[0] if self._plan else None
 
