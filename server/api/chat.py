@@ -44,6 +44,7 @@ from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.structured import AnswerFormat
 from server.api.telling import tell_end
+from server.api.toolchecks import CallJudge
 from server.calls import ToolCallDelta, ValueEvent
 from server.deltas import AnswerReader, ContentDelta, Output, ReasoningDelta, RegionEvent
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
@@ -68,6 +69,7 @@ class _Answer:
     choices: tuple[_Choice, ...]
     extension: Extension
     judge: Judge
+    call_judge: CallJudge | None
     running: Choices | HeldChoices
     seconds: float
 
@@ -89,8 +91,12 @@ class _Answer:
         ]
         if errors:
             self.extension.request.response_template = {"errors": errors}
+        facts = {
+            **(self.binding.facts or {}),
+            **(self.call_judge.facts() if self.call_judge else {}),
+        }
         self.extension.request.tools = shapes.tool_facts(
-            self.binding.facts, [choice.reader.message for choice in self.choices]
+            facts, [choice.reader.message for choice in self.choices]
         )
         return self.extension.members()
 
@@ -115,7 +121,8 @@ class _Answer:
         """A choice has ended, and its reader is finished.
 
         Raises:
-            ApiError: 500, the answer is not what the grammar should have made it.
+            ApiError: 500, the answer is not what the grammar should have made it; 422, it holds a
+                call that a strict function doesn't take.
         """
         choice = self.choices[index]
         choice.end = end
@@ -123,6 +130,8 @@ class _Answer:
         if isinstance(self.running, HeldChoices):
             return  # it has been judged
         message = choice.reader.message
+        if self.call_judge is not None:
+            self.call_judge.judge(index, message.calls)
         if message.calls and not message.content:
             return  # calls instead of the content that a format is asked of
         verdict = await self.judge.judge(message.content, end)
@@ -166,6 +175,9 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         for each in with_seeds(sampling, count)
     ]
     judge = Judge(binding.answer_format, served.formats.count_fault, grounding)
+    call_judge = None
+    if binding.offer is not None:
+        call_judge = CallJudge(binding.offer, binding.facts, served.formats.count_fault)
     extension = Extension(count, schema=binding.answer_format.report)
     for warning in binding.warnings:
         extension.warn(warning)
@@ -190,6 +202,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         choices=tuple(_Choice(binding.reader()) for _ in requests),
         extension=extension,
         judge=judge,
+        call_judge=call_judge,
         running=running,
         seconds=seconds_of(wanted, served),
     )

@@ -26,6 +26,7 @@ from grammar import (
 )
 from server.api.errors import ApiError, issue_dict, to_api_error
 from server.api.tools import FunctionTool
+from server.validate import AnswerValidator
 
 CODE = "invalid_function_parameters"
 
@@ -65,14 +66,15 @@ def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
 
 
 def unenforced(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> list[dict[str, Any]]:
-    """The issues that are about tools, by tool, with pointers into its parameters."""
+    """The issues that are about tools, by tool, with pointers into its parameters; `checked`: the
+    finished arguments are checked against the keyword."""
     listed = []
     for issue in issues:
         for place, tool in enumerate(tools):
             prefix = f"/tools/{place}/function/parameters"
             if issue.pointer == prefix or issue.pointer.startswith(prefix + "/"):
                 pointer = issue.pointer.removeprefix(prefix)
-                listed.append(
-                    {"tool": tool.name, **issue_dict(Issue(issue.keyword, pointer, issue.reason))}
-                )
+                told = issue_dict(Issue(issue.keyword, pointer, issue.reason))
+                checked = AnswerValidator(tool.schema_).checks(issue.keyword, pointer)
+                listed.append({"tool": tool.name, **told, "checked": checked})
     return listed
