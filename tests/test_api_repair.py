@@ -10,7 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from server.engine.errors import ContextOverflowError, QueueFullError
+from server.engine.errors import (
+    BudgetTooSmallError,
+    ContextOverflowError,
+    EngineError,
+    QueueFullError,
+)
 from server.engine.types import GenerationEvent, GenerationRequest, TextPiece
 from tests.api_support import (
     Event,
@@ -297,14 +302,20 @@ async def test_the_budget_ends_where_the_context_does() -> None:
     assert error["reason"] == "budget_exhausted"
 
 
-async def test_a_prompt_that_outgrows_the_context_ends_the_loop() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ContextOverflowError(300, 200), BudgetTooSmallError(9, 2, is_context=True)],
+)
+async def test_a_prompt_that_outgrows_the_context_ends_the_loop(error: EngineError) -> None:
+    overflow = error
+
     def refuse(request: GenerationRequest) -> None:
         if len(request.prompt) > 200:
-            raise ContextOverflowError(len(request.prompt), 200)
+            raise overflow
 
-    error = await failure_of(Attempts((WRONG, "stop"), refuse=refuse))
-    assert error["reason"] == "context_exhausted"
-    assert [attempt["outcome"] for attempt in error["attempts"]] == ["ungrounded"]
+    failure = await failure_of(Attempts((WRONG, "stop"), refuse=refuse))
+    assert failure["reason"] == "context_exhausted"
+    assert [attempt["outcome"] for attempt in failure["attempts"]] == ["ungrounded"]
 
 
 async def test_a_fault_of_the_grammar_is_no_reason_to_ask_again() -> None:

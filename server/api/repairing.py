@@ -25,7 +25,7 @@ from server.api.judging import Judge, Verdict, ungrounded_error
 from server.api.running import Choices, ClientGoneError
 from server.deltas import AnswerReader
 from server.engine.engine import Engine
-from server.engine.errors import ContextOverflowError
+from server.engine.errors import BudgetTooSmallError, ContextOverflowError
 from server.engine.types import Finished, GenerationRequest, TextPiece
 from server.repair import Accept, Attempt, GiveUp, RepairLoop, Step
 
@@ -184,7 +184,7 @@ class HeldChoices:
         self._requests[0] = replace(self._requests[0], prompt=prompt, max_tokens=step.max_tokens)
         try:
             self._running = Choices(self._engine, self._requests)
-        except ContextOverflowError as error:
+        except (ContextOverflowError, BudgetTooSmallError) as error:
             raise _failed(loop, GiveUp("context_exhausted"), self.spent) from error
         if self._stopping:
             self._running.stop_for_shutdown()
