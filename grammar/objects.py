@@ -191,11 +191,13 @@ class ObjectNode(Node):
         self, context: Context, at: Progress, before: bytes, stack: Stack, out: Closure
     ) -> None:
         workspace = context.workspace
-        opening = before + b'"'
-        closing = b'"' if stack.style.flexible else b'":' + stack.style.colon
+        style = stack.style
+        colon = b"" if style.flexible else b":" + style.colon
         if self._declared_next(at):
             after = context.push(self, (KEY_DONE, at), stack)
-            context.leaf(*self._key(workspace, at, opening, closing), after, out)
+            words = self._key(workspace, at, before + style.quote, style.quote + colon)
+            context.leaf(*words, after, out)
+        opening, closing = before + b'"', b'"' + colon
         for i in self._extra(at):
             content = workspace.excluding(self.extras[i].content, at.seen)
             strings = workspace.keys(opening, closing)

@@ -22,13 +22,17 @@ MAX_BLANKS = 128
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How gaps are written. ``indent`` None means one line; ``flexible`` overrides the rest."""
+    """How gaps are written. ``indent`` None means one line; ``flexible`` overrides the rest.
+
+    ``quote`` stands around declared keys: JSON's, or that of a dialect (``dialects.py``).
+    """
 
     name: str
     comma: bytes = b""
     colon: bytes = b""
     indent: bytes | None = None
     flexible: bool = False
+    quote: bytes = b'"'
 
     def line(self, depth: int) -> bytes:
         """The gap after an opening bracket at nesting ``depth``, or before the closing one."""

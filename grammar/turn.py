@@ -8,8 +8,13 @@ stand in the grammar's list in this order: those of each value, the rules, the `
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
+from grammar.arguments import Arguments
 from grammar.charset import CharSet
+from grammar.dialects import DialectWriter
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full
 from grammar.errors import (
     GrammarSourceError,
@@ -27,9 +32,10 @@ from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
 from grammar.schema.compile import KEY_ORDERS, UNLIMITED_FUEL, Budget, SchemaCompiler
 from grammar.schema.document import Document
-from grammar.style import COMPACT, WHITESPACE_MODES
+from grammar.style import COMPACT, WHITESPACE_MODES, Style
 from grammar.turn_parts import (
     Alt,
+    ArgumentsValue,
     Both,
     Chars,
     ChoiceValue,
@@ -49,7 +55,7 @@ from grammar.turn_parts import (
 )
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
-from grammar.writing import GuardedWriter, Writer, without
+from grammar.writing import without
 
 
 def compile_turn(
@@ -106,18 +112,34 @@ class _Maker:
     def make(self) -> tuple[list[Node], int]:
         """The nodes and the root's number."""
         nodes: list[Node] = []
-        items: list[Item] = []
-        made: list[Node] = []
-        for value in self._turn.values:
+        made: list[Styled | None] = []
+        waiting: dict[int, tuple[Arguments, tuple[Style, ...]]] = {}
+        for at, value in enumerate(self._turn.values):
+            root = len(nodes)
+            styled = None
             if isinstance(value, JsonValue):
-                root = len(nodes)
-                nodes += self._json(value, root)
-                items.append(Made(len(made)))
-                made.append(Styled(root, self._styles))
-            else:
-                items.append(Language(self._regular_value(value)))
+                found, styles = self._json(value, root)
+                nodes += found
+                styled = Styled(root, styles)
+            elif isinstance(value, ArgumentsValue):
+                found, arguments, styles = self._arguments(value, root)
+                nodes += found
+                waiting[at] = (arguments, styles)
+            made.append(styled)
         table = RuleTable(self._workspace, self._budget.rules, self._too_many, base=len(nodes))
-        table.made = made
+        table.new()  # the root, which ``_Filler`` fills
+        items: list[Item] = []
+        for at, value in enumerate(self._turn.values):
+            styled = made[at]
+            if styled is not None:
+                table.made.append(styled)
+                items.append(Made(len(table.made) - 1))
+            elif at in waiting:
+                arguments, styles = waiting[at]
+                items.append(Called(arguments.fill(table, styles)))
+            else:
+                assert not isinstance(value, JsonValue | ArgumentsValue)
+                items.append(Language(self._regular_value(value)))
         _Filler(self, table, items).fill(self._turn.root)
         table.halve()
         productive = table.productive()
@@ -135,7 +157,28 @@ class _Maker:
 
     # -- values ---------------------------------------------------------------------------------
 
-    def _json(self, value: JsonValue, base: int) -> list[Node]:
+    def _json(self, value: JsonValue, base: int) -> tuple[list[Node], tuple[Style, ...]]:
+        compiler, writer = self._compiler(value, base, value.key_order)
+        with _shown(value):
+            compiler.run()
+            nodes = compiler.nodes()
+        self._take(value, compiler.report())
+        return nodes, value.dialect.styles(writer.names, self._styles)
+
+    def _arguments(
+        self, value: ArgumentsValue, base: int
+    ) -> tuple[list[Node], Arguments, tuple[Style, ...]]:
+        compiler, writer = self._compiler(value, base, "schema")
+        arguments = Arguments(value, compiler, writer, self.language)
+        with _shown(value):
+            nodes = arguments.nodes()
+        report = compiler.report()
+        self._take(value, replace(report, unenforced=(*report.unenforced, *arguments.issues)))
+        return nodes, arguments, value.dialect.styles(writer.names, self._styles)
+
+    def _compiler(
+        self, value: JsonValue | ArgumentsValue, base: int, key_order: str
+    ) -> tuple[SchemaCompiler, DialectWriter]:
         schema = value.schema if isinstance(value.schema, bool) else dict(value.schema)
         try:
             size = len(json.dumps(schema, allow_nan=False))
@@ -146,22 +189,20 @@ class _Maker:
                 f"{size} bytes; at most {self._budget.schema_bytes} are compiled"
             )
         workspace = self._workspace
-        writer = GuardedWriter(workspace, value.barred) if value.barred else Writer(workspace)
-        compiler = SchemaCompiler(
-            Document(schema),
-            workspace,
-            self._budget,
-            KEY_ORDERS[value.key_order],
-            writer=writer,
-            base=base,
-        )
-        try:
-            compiler.run()
-            nodes = compiler.nodes()
-        except SchemaError as error:
-            error.pointer, _ = _origin(value, error.pointer)
-            raise
-        report = compiler.report()
+        writer = DialectWriter(workspace, value.barred, value.dialect, self._marks)
+        with _shown(value):
+            compiler = SchemaCompiler(
+                Document(schema),
+                workspace,
+                self._budget,
+                KEY_ORDERS[key_order],
+                writer=writer,
+                base=base,
+            )
+        return compiler, writer
+
+    def _take(self, value: JsonValue | ArgumentsValue, report: Report) -> None:
+        """Add a value's report to that of the turn."""
         strict: list[Issue] = []
         for issue in report.unenforced:
             shown, is_error = _origin(value, issue.pointer)
@@ -176,7 +217,6 @@ class _Maker:
         if value.barred:
             listed = ", ".join(map(repr, value.barred))
             self._notes[f"no string may hold {listed}, which would end its region"] = None
-        return nodes
 
     def _regular_value(self, value: PatternValue | ChoiceValue | GbnfValue) -> Rx:
         builder = self._builder
@@ -255,7 +295,9 @@ class _Filler:
         self._known: dict[Part, int] = {}
 
     def fill(self, root: Part) -> None:
-        self._rule(root)
+        """Make rule 0, which is there, of a part, and all others that it needs."""
+        self._known[root] = 0
+        self._pending.append((0, root))
         while self._pending:
             number, part = self._pending.pop()
             self._table.rules[number] = self._alternatives(part)
@@ -303,7 +345,17 @@ def is_regular(part: Part) -> bool:
             return True
 
 
-def _origin(value: JsonValue, pointer: str) -> tuple[str, bool]:
+@contextmanager
+def _shown(value: JsonValue | ArgumentsValue) -> Iterator[None]:
+    """Errors about a value's schema, with the pointers that its ``origins`` say."""
+    try:
+        yield
+    except SchemaError as error:
+        error.pointer, _ = _origin(value, error.pointer)
+        raise
+
+
+def _origin(value: JsonValue | ArgumentsValue, pointer: str) -> tuple[str, bool]:
     """What to show for a pointer into a value's schema, and whether issues there are errors."""
     fitting = [
         origin

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from grammar.dialects import Dialect
+
 
 @dataclass(frozen=True, slots=True)
 class Chars:
@@ -96,6 +98,7 @@ class Value:
 
 Part: TypeAlias = Chars | Text | Seq | Alt | Repeat | Look | Both | Free | Marked | Timed | Value
 
+JSON = Dialect()
 EMPTY = Seq(())
 NOTHING = Alt(())
 
@@ -111,12 +114,65 @@ class JsonValue:
             messages and reports say for it, and whether a keyword that can't be enforced below it
             is an error.
         key_order: as of ``compile_json_schema``.
+        dialect: how it is written beyond JSON.
     """
 
     schema: Mapping[str, Any] | bool
     barred: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = (("", "", True),)
     key_order: str = "schema"
+    dialect: Dialect = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How one argument is written: ``before`` its value and ``after`` it.
+
+    Attributes:
+        name: the property.
+        frames: the texts around the value, each with the beginnings and the ends that a value of
+            plain text must not have there, since they would be taken for a part of the frame.
+        text: whether a value may be plain text: then it is a string, and written as it is.
+        null: whether ``null`` may be written for null beside plain text.
+        types: JSON types that are written as JSON; None: any value, also strings.
+    """
+
+    name: str
+    frames: tuple[Frame, ...]
+    text: bool
+    null: bool
+    types: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Texts before and after a value, and what a plain text between them must not begin and end
+    with (None: anything goes)."""
+
+    before: Part
+    after: Part
+    not_first: Part | None = None
+    not_last: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsValue:
+    """An object that is written as its members one after the other, in the schema's order.
+
+    Attributes:
+        schema, origins: as of ``JsonValue``.
+        members: how the properties are written; those that are not here can't be.
+        between: what stands between two members.
+        barred: texts that no value may hold.
+        dialect: of the values that are written as JSON.
+    """
+
+    schema: Mapping[str, Any] | bool
+    members: tuple[Member, ...]
+    between: Part
+    barred: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = (("", "", True),)
+    dialect: Dialect = JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +203,7 @@ class GbnfValue:
 
 
 Origin: TypeAlias = tuple[str, str, bool]
-ValueSource: TypeAlias = JsonValue | PatternValue | ChoiceValue | GbnfValue
+ValueSource: TypeAlias = JsonValue | ArgumentsValue | PatternValue | ChoiceValue | GbnfValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ class GuardedWriter(Writer):
         self.guard = _without_spelled(workspace.builder, self.barred)
 
     def adapt(self, spec: Spec) -> Spec | None:
+        if not self.barred:
+            return spec
         if isinstance(spec, StringSpec):
             content = self.content(spec.content)
             return StringSpec(content) if self._possible(content) else None
@@ -105,7 +107,7 @@ class GuardedWriter(Writer):
         return super().scalar(spec)
 
 
-def words_of(workspace: Workspace, texts: tuple[str, ...]) -> Node:
+def words_of(workspace: Workspace, texts: tuple[str, ...]) -> Terminal:
     """One of some fixed texts."""
     words = workspace.words(workspace.trie(tuple(text.encode() for text in texts)))
     return Terminal(words, words.start())

@@ -269,7 +269,7 @@ def _texts(pattern: Pattern) -> list[str] | None:
             return [text]
         case Alt(options) if all(isinstance(option, Text) for option in options):
             return [option.text for option in options if isinstance(option, Text)]
-        case Repeat(Text(text), 0, 1):
+        case Repeat(Text(text), 0, 1) if not text.isspace():
             return [text, ""]
         case _:
             return None

@@ -63,6 +63,48 @@ class ToolTyping:
         return {**value, "function": {**function, "arguments": caster.cast(arguments, schema, 0)}}
 
 
+@dataclass(frozen=True, slots=True)
+class TextTypes:
+    """What text becomes as the value of one argument.
+
+    keeps: whether text is kept as it is, and then is a string.
+    null: whether `null` (and `None`) is not kept, but becomes null.
+    types: the types that text is tried as otherwise, in order.
+    values: whether text that says a value of the argument's `enum` becomes that value.
+    """
+
+    keeps: bool
+    null: bool = False
+    types: tuple[str, ...] = ()
+    values: bool = False
+
+
+def text_types(parameters: Mapping[str, Any]) -> dict[str, TextTypes | None]:
+    """For each of a tool's parameters, what its text becomes with `deep` typing; None where several
+    schemas speak of it, so that this can't be said in short."""
+    caster = _Caster(parameters, deep=True)
+    found: dict[str, TextTypes | None] = {}
+    for name, schemas in caster.shape(parameters).properties.items():
+        shapes = [caster.shape(s) for s in schemas if isinstance(s, Mapping)]
+        if len(shapes) != len(schemas) or not shapes:
+            found[name] = TextTypes(keeps=True) if not shapes else None
+            continue
+        kinds = [_text_types_of(shape) for shape in shapes]
+        found[name] = kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+    return found
+
+
+def _text_types_of(shape: _Shape) -> TextTypes:
+    types = tuple(name for name in shape.types or () if name in _CASTS or name == "string")
+    if shape.values is not None:
+        return TextTypes(keeps=True, values=True)
+    if not types:
+        return TextTypes(keeps=True)
+    if "string" in types:
+        return TextTypes(keeps=True, null="null" in types)
+    return TextTypes(keeps=False, types=types)
+
+
 @dataclass(slots=True)
 class _Shape:
     """What a schema says about the value: types in order (None: any), the values of an enum, and
@@ -113,6 +155,10 @@ class _Caster:
         pairs = zip(value, prefixed, strict=False)
         head = [self.cast(item, part, depth + 1) for item, part in pairs]
         return head + [self._first(item, shape.items, depth) for item in value[len(prefixed) :]]
+
+    def shape(self, schema: Mapping[str, Any]) -> _Shape:
+        """What a schema says about a value."""
+        return self._shape(schema, 0)
 
     def _first(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
         """Typed by the first schema that does something with it."""

@@ -57,6 +57,8 @@ def _is_optional_space(pattern: shapes.Pattern) -> bool:
 
 
 def _is_space(pattern: shapes.Pattern) -> bool:
+    if isinstance(pattern, shapes.Text):
+        return pattern.text.isspace()
     ranges = pattern.ranges if isinstance(pattern, shapes.Chars) else ()
     return bool(ranges) and all(chr(low).isspace() for low, _ in ranges)
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 
 from grammar import Marks
 from grammar import turn_parts as parts
-from grammar.turn_parts import EMPTY, Part, ValueSource
+from grammar.turn_parts import EMPTY, JsonValue, Part, ValueSource
 from parsing import shapes
 from parsing.inverse import CALLS, Beginning, Inverse, Region
 from parsing.shapes import Mark, NotInvertible
-from server.turn_delimiters import GAP, bar, needle, read, split, written
-from server.turn_tools import Mode, Tool, arguments_value, calls_value
+from server.turn_arguments import arguments_value, dialect_of
+from server.turn_delimiters import GAP, WHITE, bar, needle, read, split, written
+from server.turn_tools import Mode, Tool, arguments_schema, calls_schema
 
 CONTENT = "content"
 _ANY: Part = parts.Free(())
@@ -350,23 +351,47 @@ class Plan:
             return self._closed(calls, body, EMPTY) if closed else self._ended(calls, body)
 
         assert calls.call is not None
-        group, tools = calls.call.group, self.wishes.tools
-        barred = _barred(calls.closes)
+        group = calls.call.group
         options = []
         for mark in self._openings(calls, place):
             if group is None:
-                most = None if self.wishes.parallel else 1
-                value = self._value(calls_value(calls.call, tools, barred, most))
                 head, tail = split(mark.pattern, {})
-                options.append(_seq(head, tail, whole(_seq(GAP, value, GAP))))
+                options.append(_seq(head, tail, whole(self._calls_body(calls))))
                 continue
             named = []
-            for tool in tools:
+            for tool in self.wishes.tools:
                 head, tail = split(mark.pattern, {group: tool.name})
-                value = self._value(arguments_value(tool, barred))
-                named.append(_seq(tail, whole(_seq(GAP, value, GAP))))
+                named.append(_seq(tail, whole(self._arguments(calls, tool))))
             options.append(_seq(head, _alt(named)))
         return _alt(options)
+
+    def _calls_body(self, calls: Region) -> Part:
+        """The body of a region that says itself which tools are called."""
+        assert calls.call is not None
+        most = None if self.wishes.parallel else 1
+        if calls.content.name == "python-call-list":
+            called = _alt([self._python_call(calls, tool) for tool in self.wishes.tools])
+            another = _seq(parts.Text(","), parts.Repeat(WHITE, 0, 1), called)
+            more = parts.Repeat(another, 0, None) if most is None else EMPTY
+            return _seq(GAP, parts.Text("["), called, more, parts.Text("]"), GAP)
+        schema, origins = calls_schema(calls.call, self.wishes.tools, most)
+        value = JsonValue(schema, _barred(calls.closes), origins, dialect=dialect_of(calls.content))
+        return _seq(GAP, self._value(value), GAP)
+
+    def _python_call(self, calls: Region, tool: Tool) -> Part:
+        value = self._value(arguments_value(tool, calls.content, _barred(calls.closes)))
+        return _seq(parts.Text(tool.name + "("), value, parts.Text(")"))
+
+    def _arguments(self, calls: Region, tool: Tool) -> Part:
+        """The body of a region that is one tool's arguments."""
+        barred = _barred(calls.closes)
+        if calls.content.name == "json":
+            schema, origins = arguments_schema(tool)
+            dialect = dialect_of(calls.content)
+            value = self._value(JsonValue(schema, barred, origins, dialect=dialect))
+        else:
+            value = self._value(arguments_value(tool, calls.content, barred))
+        return _seq(GAP, value, GAP)
 
     def _value(self, value: ValueSource) -> Part:
         if value not in self.values:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grammar.turn_parts import JsonValue, Origin
+from grammar.turn_parts import Origin
 from parsing.inverse import Call, Member
 
 Mode = Literal["none", "auto", "required"]
@@ -87,16 +87,16 @@ def _named(tools: Sequence[Tool], wanted: Sequence[Mapping[str, Any]]) -> tuple[
 # --- schemas -------------------------------------------------------------------------------------
 
 
-def arguments_value(tool: Tool, barred: tuple[str, ...]) -> JsonValue:
-    """The arguments of a tool by themselves: an object that fits its parameters."""
+def arguments_schema(tool: Tool) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+    """The schema of a tool's arguments by themselves, and where its parts come from."""
     schema = {"$defs": {"a": _parameters(tool)}, **_object("#/$defs/a")}
-    return JsonValue(_draft(schema, [tool]), barred, (("/$defs/a", tool.pointer, tool.strict),))
+    return _draft(schema, [tool]), (("/$defs/a", tool.pointer, tool.strict),)
 
 
-def calls_value(
-    call: Call, tools: Sequence[Tool], barred: tuple[str, ...], most: int | None
-) -> JsonValue:
-    """The body of a region that is a call with its name in it, or a list of up to `most` calls."""
+def calls_schema(
+    call: Call, tools: Sequence[Tool], most: int | None
+) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+    """The schema of a body that is a call with its name in it, or a list of up to `most` calls."""
     options = [_call_schema(order, i, t) for order in call.orders for i, t in enumerate(tools)]
     one: dict[str, Any] = {"anyOf": options}
     schema: dict[str, Any] = {"$defs": {f"a{i}": _parameters(t) for i, t in enumerate(tools)}}
@@ -109,7 +109,7 @@ def calls_value(
     origins: list[Origin] = [
         (f"/$defs/a{i}", tool.pointer, tool.strict) for i, tool in enumerate(tools)
     ]
-    return JsonValue(_draft(schema, tools), barred, tuple(origins))
+    return _draft(schema, tools), tuple(origins)
 
 
 def _call_schema(order: Sequence[Member], at: int, tool: Tool) -> dict[str, Any]:

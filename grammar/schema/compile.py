@@ -181,7 +181,11 @@ class SchemaCompiler:
 
     def run(self) -> None:
         """Make all rules, from the root, which is the first of ours."""
-        self._rule(("",))
+        self.rule(("",))
+        self.finish()
+
+    def finish(self) -> None:
+        """Make the rules that were asked for, and all that they need."""
         while self._pending:
             number, conjunction = self._pending.pop()
             alternatives = tuple(self._flattener.conjunction(conjunction))
@@ -195,7 +199,16 @@ class SchemaCompiler:
                 specs += self._merger.specs(alternative)
             self.rules[number] = self._from_specs(specs)
 
-    def _rule(self, conjunction: Conjunction) -> int:
+    def specs(self, conjunction: Conjunction) -> list[Spec]:
+        """What fits all of some subschemas, as far as it can be written."""
+        found: list[Spec] = []
+        for alternative in self._flattener.conjunction(conjunction):
+            self._visited.update(alternative)
+            found += self._merger.specs(alternative)
+        return [spec for spec in map(self.writer.adapt, found) if spec is not None]
+
+    def rule(self, conjunction: Conjunction) -> int:
+        """The number of the rule of a conjunction; ``finish`` makes it."""
         found = self._numbers.get(conjunction)
         if found is None:
             if len(conjunction) == 1:
@@ -258,14 +271,14 @@ class SchemaCompiler:
             rest = tuple(map(self._choice, spec.rest))
             return self._new(ArrayRule(prefix, rest, spec.least, spec.most, spec.contains))
         if isinstance(spec, ObjectSpec):
-            values = tuple(self._rule(c) for c in spec.values)
-            extras = tuple(self._rule(extra.value) for extra in spec.extras)
+            values = tuple(self.rule(c) for c in spec.values)
+            extras = tuple(self.rule(extra.value) for extra in spec.extras)
             return self._new(ObjectRule(spec, values, extras, self.object_node))
         return self._new(spec)
 
     def _choice(self, way: Way) -> ItemChoice:
         conjunction, matches = way
-        return ItemChoice(self._rule(conjunction), matches)
+        return ItemChoice(self.rule(conjunction), matches)
 
     def _constant(self, value: Any) -> int:
         if isinstance(value, list):
@@ -280,7 +293,7 @@ class SchemaCompiler:
 
     # -- pruning --------------------------------------------------------------------------------
 
-    def _productive(self) -> list[bool]:
+    def productive(self) -> list[bool]:
         """For each rule, whether some finite text satisfies it: a least fixed point."""
         users: list[list[int]] = [[] for _ in self.rules]
         for number, rule in enumerate(self.rules):
@@ -301,13 +314,17 @@ class SchemaCompiler:
         Raises:
             UnsatisfiableSchemaError: nothing satisfies the root.
         """
-        good = self._productive()
-        made: dict[int, Node] = {}
+        good = self.productive()
         if not good[self.base]:
             pointer, keyword = self._blame(good)
             raise UnsatisfiableSchemaError(
                 "no JSON value satisfies this", pointer=pointer, keyword=keyword
             )
+        return self.nodes_of(good)
+
+    def nodes_of(self, good: list[bool]) -> list[Node]:
+        """The rules as nodes, given which are productive; nothing fits the others."""
+        made: dict[int, Node] = {}
         nodes: list[Node] = []
         for number in range(self.base, len(self.rules)):
             rule = self.rules[number]
