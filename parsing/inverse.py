@@ -13,6 +13,7 @@ Read next: `shapes`, the delimiters.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -238,6 +239,22 @@ def _reads(
     }
     body = "{" + ", ".join(f'"{m.key}": {values[m.kind]}' for m in members) + "}"
     return read_call(template, region, f"[{body}]" if listed else body, _PROBE_NAME) == {"a": 1}
+
+
+def probe(region: Region, name: str) -> str:
+    """The shortest body of a region that calls `name`, if it takes no arguments."""
+    call = region.call
+    assert call is not None
+    if region.content.name == "python-call-list":
+        return f"[{name}()]"
+    if region.content.name != "json":
+        return "\n"
+    if call.group is not None:
+        return "{}"
+    values = {"name": json.dumps(name), "arguments": "{}"}
+    members = (m for m in call.orders[0] if not m.optional)
+    body = "{" + ", ".join(f'"{m.key}": {values[m.kind]}' for m in members) + "}"
+    return f"[{body}]" if call.listed else body
 
 
 def read_call(

@@ -71,7 +71,7 @@ def _write(pattern: shapes.Pattern, groups: Mapping[str, str]) -> Part:
             wanted = _SPACES if _is_space(pattern) else _PRINTABLE
             return parts.Chars(_common(ranges, wanted) or ranges)
         case shapes.Seq(items):
-            return parts.Seq(tuple(_write(item, groups) for item in items))
+            return _row(_write(item, groups) for item in items)
         case shapes.Alt(options):
             return parts.Alt(tuple(_write(option, groups) for option in options))
         case shapes.Repeat(item, low, high):
@@ -79,9 +79,25 @@ def _write(pattern: shapes.Pattern, groups: Mapping[str, str]) -> Part:
             most = most if high is None else min(high, most)
             return parts.Repeat(_write(item, groups), low, most)
         case shapes.Capture(name, item):
-            return parts.Text(groups[name]) if name in groups else _write(item, groups)
+            return _given(groups[name], item) if name in groups else _write(item, groups)
         case shapes.Look(item, negative):
             return parts.Look(read(item), negative)
+
+
+def _given(text: str, group: shapes.Pattern) -> Part:
+    """A group's text, and that what follows can't be taken for more of it."""
+    repeated = group.item if isinstance(group, shapes.Repeat) and group.high is None else None
+    if not isinstance(repeated, shapes.Chars):
+        return parts.Text(text)
+    return parts.Seq((parts.Text(text), parts.Look(read(repeated), negative=True)))
+
+
+def _row(items: Iterable[Part]) -> Part:
+    """Parts in a row; those of rows in it too, so that look-aheads see all that follows."""
+    flat: list[Part] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, parts.Seq) else (item,))
+    return parts.Seq(tuple(flat))
 
 
 def _common(

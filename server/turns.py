@@ -27,10 +27,10 @@ from grammar import (
 )
 from grammar.turn_parts import ValueSource
 from parsing import ResponseTemplate
-from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, read_call
+from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, probe, read_call
 from parsing.shapes import NotInvertible
 from server.turn_plan import Plan, Wishes
-from server.turn_tools import Tool, choose, read_tools
+from server.turn_tools import Mode, Tool, choose, read_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,32 @@ def turn_grammar(
     if inverse.faults:
         return TurnGrammar(None, inverse.reason, begins=begins)
     issues: list[Issue] = []
-    chosen = tuple(_enforceable(tool, vocabulary, cache, issues) for tool in chosen)
-    wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
     try:
-        _check_names(template, inverse, wishes)
-        plan = Plan(inverse, _marks(vocabulary), wishes, begins)
-        turn = plan.turn()
+        if mode != "none":
+            chosen = _callable(template, inverse, chosen, issues)
+            mode = mode if chosen else _without_calls(mode, inverse)
+        wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
+        turn = Plan(inverse, _marks(vocabulary), wishes, begins).turn()
     except NotInvertible as reason:
         return TurnGrammar(None, str(reason), begins=begins)
+
+    def make() -> Grammar:
+        options: dict[str, Any] = {"whitespace": whitespace, "budget": budget}
+        try:
+            return compile_turn(turn, vocabulary, **options)
+        except SchemaError:
+            left_out: list[Issue] = []
+            tools = tuple(_enforceable(tool, vocabulary, cache, left_out) for tool in chosen)
+            if tools == chosen:
+                raise
+        wanted = replace(wishes, tools=tools)
+        grammar = compile_turn(
+            Plan(inverse, _marks(vocabulary), wanted, begins).turn(), vocabulary, **options
+        )
+        report = grammar.report
+        grammar.report = replace(report, unenforced=(*report.unenforced, *left_out))
+        return grammar
+
     result = cache.get_made(
         "turn",
         {
@@ -118,7 +136,7 @@ def turn_grammar(
             "whitespace": whitespace,
         },
         vocabulary,
-        lambda: compile_turn(turn, vocabulary, whitespace=whitespace, budget=budget),
+        make,
     )
     return TurnGrammar(
         grammar=result.grammar.limited(reasoning_limit),
@@ -150,17 +168,27 @@ def _enforceable(
     return tool
 
 
-def _check_names(template: ResponseTemplate, inverse: Inverse, wishes: Wishes) -> None:
-    """Every tool that may be called has a name that the template reads back from its opener."""
-    if wishes.mode == "none":
-        return
-    if CALLS not in inverse.regions:
-        raise NotInvertible(f"the template has no field {CALLS!r}")
-    region = inverse.regions[CALLS]
-    assert region.call is not None
-    if region.call.group is None:
-        return
-    for tool in wishes.tools:
-        body = "{}" if region.content.name == "json" else "\n"
-        if read_call(template, region, body, tool.name) is None:
-            raise NotInvertible(f"field {CALLS!r}: a call of {tool.name!r} is not read back")
+def _callable(
+    template: ResponseTemplate, inverse: Inverse, tools: tuple[Tool, ...], issues: list[Issue]
+) -> tuple[Tool, ...]:
+    """The tools that the template can call by their names; the others are issues."""
+    region = inverse.regions.get(CALLS)
+    if region is None:
+        return ()
+    found = []
+    for tool in tools:
+        if read_call(template, region, probe(region, tool.name), tool.name) is None:
+            reason = f"calls of {tool.name!r} can't be written in the model's format"
+            issues.append(Issue("name", f"/tools/{tool.place}/function", reason))
+        else:
+            found.append(tool)
+    return tuple(found)
+
+
+def _without_calls(mode: Mode, inverse: Inverse) -> Mode:
+    """The mode where nothing can be called. Raises NotInvertible where something must be."""
+    if mode == "required":
+        if CALLS not in inverse.regions:
+            raise NotInvertible(f"the template has no field {CALLS!r}")
+        raise NotInvertible(f"field {CALLS!r}: none of the tools can be called by its name")
+    return "none"

@@ -1,4 +1,4 @@
-"""Whole turns: what the inverse of a template writes is read back by the template as what was asked."""
+"""Whole turns: what a template's inverse writes is read back by the template as what was asked."""
 
 from __future__ import annotations
 
@@ -39,18 +39,15 @@ def test_what_is_written_is_read(name: str, request_: str, special: bool) -> Non
     made = turn(name, special=special, reasoning_limit=LIMIT, **options)
     wants_calls = "tools" in options and options.get("tool_choice") != "none"
     if wants_calls and name not in CALLING:
-        if "tool_choice" in options or "content" in options:
+        if "tool_choice" in options:
             assert made.grammar is None
             assert "tool_calls" in (made.reason or "")
-        return
+            return
+        wants_calls = False
     assert made.grammar is not None, made.reason
-    ended = 0
     for seed in range(6):
         rng = random.Random(f"{name} {request_} {special} {seed}")
-        text = walk(made.grammar.start(), rng, steps=rng.choice((5, 60)))
-        if text is None:
-            continue
-        ended += 1
+        text = walk(made.grammar.start(), rng, steps=rng.choice((5, 60, 200)))
         message = read(name, text)
         for size in (1, 3):
             assert read(name, text, size=size) == message
@@ -66,4 +63,3 @@ def test_what_is_written_is_read(name: str, request_: str, special: bool) -> Non
             assert calls <= 1
         if request_ == "named":
             assert {call["function"]["name"] for call in message["tool_calls"]} == {"note-it"}
-    assert ended >= 3

@@ -1,4 +1,4 @@
-"""What the tests of whole turns share: vocabularies of a template's marks, walks, checks of answers."""
+"""What the tests of whole turns share: vocabularies of a template's marks, walks, checks."""
 
 from __future__ import annotations
 
@@ -143,39 +143,36 @@ def token_text(vocabulary: Vocabulary, token: int) -> bytes:
     return vocabulary.tokens[token]
 
 
-_CLOSING = tuple(b'"}])0123456789')
-
-
-def walk(matcher: Matcher, rng: random.Random, *, steps: int, limit: int = 3000) -> str | None:
-    """A random legal answer, None if it did not come to an end.
-
-    Whole marks are as likely as all else; after some steps, what tends to come to an end.
-    Asserts that it never gets stuck.
+def walk(matcher: Matcher, rng: random.Random, *, steps: int) -> str:
+    """A random legal answer: whole marks are as likely as all else; after some steps the shortest
+    way to the end. Asserts that it never gets stuck.
     """
     vocabulary = matcher.vocabulary
     text = b""
-    for step in range(limit):
+
+    def take(token: int) -> None:
+        nonlocal text
+        assert matcher.is_allowed(token), (text, token)
+        matcher.advance(token)
+        text += token_text(vocabulary, token)
+
+    for _ in range(steps):
         bits = np.unpackbits(matcher.mask().view(np.uint8), bitorder="little")
         legal: list[int] = np.flatnonzero(bits).tolist()
         assert legal, (text, matcher.describe())
         ends = [t for t in legal if t in vocabulary.eos]
         assert bool(ends) == matcher.is_accepting()
-        if ends and (step >= steps or len(ends) == len(legal) or rng.random() < 0.2):
-            matcher.advance(ends[0])
-            return text.decode()
         others = [t for t in legal if t not in vocabulary.eos]
+        if ends and (not others or rng.random() < 0.2):
+            return text.decode()
         marks = [t for t in others if not vocabulary.tokens[t] or len(vocabulary.tokens[t]) > 5]
-        closing = [t for t in others if vocabulary.tokens[t][:1] and t in _CLOSING]
-        if marks and rng.random() < (0.3 if step < steps else 0.9):
-            token = rng.choice(marks)
-        elif step >= steps and closing and rng.random() < 0.9:
-            token = closing[0]
-        else:
-            token = rng.choice(others)
-        assert matcher.is_allowed(token)
-        matcher.advance(token)
-        text += token_text(vocabulary, token)
-    return None
+        take(rng.choice(marks if marks and rng.random() < 0.3 else others))
+    rest = matcher.shortest_end()
+    assert rest is not None, (text, matcher.describe())
+    for token in rest:
+        take(token)
+    assert matcher.is_accepting()
+    return text.decode()
 
 
 def read(name: str, text: str, prefix: str = "", size: int = 0) -> dict[str, Any]:
