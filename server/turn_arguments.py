@@ -18,7 +18,7 @@ from parsing import shapes
 from parsing.content import Content
 from parsing.shapes import NotInvertible, marks_of
 from parsing.tools import TextTypes, text_types
-from server.turn_delimiters import GAP, WHITE, read, written
+from server.turn_delimiters import GAP, WHITE, read, whole
 from server.turn_tools import Tool, arguments_schema
 
 PYTHON = Dialect(python=True)
@@ -164,7 +164,7 @@ def _one(item: shapes.Pattern) -> shapes.Pattern:
 
 
 def _once(item: shapes.Pattern) -> Part:
-    return written(_one(item), {})
+    return whole(_one(item), {})
 
 
 def _stays(item: shapes.Pattern) -> Part | None:
@@ -174,7 +174,7 @@ def _stays(item: shapes.Pattern) -> Part | None:
 
 
 def _whole(items: list[shapes.Pattern], groups: Mapping[str, str]) -> Part:
-    return parts.Seq(tuple(written(item, groups) for item in items))
+    return whole(shapes.Seq(tuple(items)), groups)
 
 
 def _ends(content: Content) -> Iterator[str]:

@@ -18,6 +18,8 @@ from parsing.shapes import Mark
 WHITE = parts.Chars(((9, 10), (13, 13), (32, 32)))
 GAP: Part = parts.Repeat(WHITE, 0, 2)
 """White space between a delimiter and what it encloses."""
+LINE: Part = parts.Repeat(WHITE, 0, 6)
+"""White space between the items of a list: a line break and its indentation, at most."""
 _PRINTABLE = ((32, 126),)
 _SPACES = ((9, 10), (13, 13), (32, 32))
 MAX_SPACES = 2
@@ -27,8 +29,12 @@ MIN_NEEDLE = 3
 
 def written(pattern: shapes.Pattern, groups: Mapping[str, str]) -> Part:
     """A delimiter as it may be written; `groups` are given. White space around it is left out."""
-    inner = _trimmed(pattern)
-    return parts.Marked(_write(inner, groups))
+    return whole(_trimmed(pattern), groups)
+
+
+def whole(pattern: shapes.Pattern, groups: Mapping[str, str]) -> Part:
+    """The same with the white space around it."""
+    return parts.Marked(_write(pattern, groups))
 
 
 def split(pattern: shapes.Pattern, groups: Mapping[str, str]) -> tuple[Part, Part]:

@@ -25,7 +25,7 @@ from parsing import shapes
 from parsing.inverse import CALLS, Beginning, Inverse, Region
 from parsing.shapes import Mark, NotInvertible
 from server.turn_arguments import arguments_value, dialect_of
-from server.turn_delimiters import GAP, WHITE, bar, needle, read, split, written
+from server.turn_delimiters import GAP, LINE, bar, needle, read, split, written
 from server.turn_tools import Mode, Tool, arguments_schema, calls_schema
 
 CONTENT = "content"
@@ -189,7 +189,7 @@ class Plan:
         """What may be written where the turn ends with a region; None where it can't end there."""
         ends = self._ends()
         marks = [m for m in region.closes if m.place == "end" or self._is_end(m, ends)]
-        if not marks and region.closes:
+        if not marks and region.closes and region.name != CONTENT:
             return None
         final = [m for m in marks if self.marks.is_special(m.needle)]
         return _alt([EMPTY, *(written(mark.pattern, {}) for mark in final)])
@@ -248,15 +248,12 @@ class Plan:
         return found + list(implicit.closes if implicit is not None else ())
 
     def _separators(self) -> Part | None:
-        """Closes of the implicit field that end nothing: they part one stretch from the next."""
+        """Closes of the implicit field that end nothing, but part one stretch from the next: tags
+        of which there are both halves, `<response>` and `</response>`."""
         implicit = self.inverse.implicit
-        marks = [
-            mark
-            for mark in (implicit.closes if implicit is not None else ())
-            if mark.place != "end"
-            and not self.marks.ends_turn(mark.needle)
-            and not self.marks.is_special(mark.needle)
-        ]
+        closes = implicit.closes if implicit is not None else ()
+        texts = {mark.needle for mark in closes}
+        marks = [mark for mark in closes if _counterpart(mark.needle) in texts]
         return _alt([written(mark.pattern, {}) for mark in marks]) if marks else None
 
     def _text_with_calls(self, place: _Place) -> Part:
@@ -368,15 +365,17 @@ class Plan:
     def _calls_body(self, calls: Region) -> Part:
         """The body of a region that says itself which tools are called."""
         assert calls.call is not None
-        most = None if self.wishes.parallel else 1
         if calls.content.name == "python-call-list":
             called = _alt([self._python_call(calls, tool) for tool in self.wishes.tools])
-            another = _seq(parts.Text(","), parts.Repeat(WHITE, 0, 1), called)
-            more = parts.Repeat(another, 0, None) if most is None else EMPTY
-            return _seq(GAP, parts.Text("["), called, more, parts.Text("]"), GAP)
-        schema, origins = calls_schema(calls.call, self.wishes.tools, most)
-        value = JsonValue(schema, _barred(calls.closes), origins, dialect=dialect_of(calls.content))
-        return _seq(GAP, self._value(value), GAP)
+        else:
+            schema, origins = calls_schema(calls.call, self.wishes.tools)
+            dialect = dialect_of(calls.content)
+            called = self._value(JsonValue(schema, _barred(calls.closes), origins, dialect=dialect))
+        if calls.call.listed:
+            more = parts.Repeat(_seq(parts.Text(","), LINE, called), 0, None)
+            rest = more if self.wishes.parallel else EMPTY
+            called = _seq(parts.Text("["), LINE, called, rest, LINE, parts.Text("]"))
+        return _seq(GAP, called, GAP)
 
     def _python_call(self, calls: Region, tool: Tool) -> Part:
         value = self._value(arguments_value(tool, calls.content, _barred(calls.closes)))
@@ -397,6 +396,11 @@ class Plan:
         if value not in self.values:
             self.values.append(value)
         return parts.Value(self.values.index(value))
+
+
+def _counterpart(tag: str) -> str:
+    """The other half of a tag."""
+    return f"<{tag[2:]}" if tag.startswith("</") else f"</{tag[1:]}"
 
 
 def _barred(marks: Sequence[Mark]) -> tuple[str, ...]:

@@ -93,22 +93,11 @@ def arguments_schema(tool: Tool) -> tuple[dict[str, Any], tuple[Origin, ...]]:
     return _draft(schema, [tool]), (("/$defs/a", tool.pointer, tool.strict),)
 
 
-def calls_schema(
-    call: Call, tools: Sequence[Tool], most: int | None
-) -> tuple[dict[str, Any], tuple[Origin, ...]]:
-    """The schema of a body that is a call with its name in it, or a list of up to `most` calls."""
+def calls_schema(call: Call, tools: Sequence[Tool]) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+    """The schema of an object that is a call of one of the tools, its name in it."""
     options = [_call_schema(order, i, t) for order in call.orders for i, t in enumerate(tools)]
-    one: dict[str, Any] = {"anyOf": options}
-    schema: dict[str, Any] = {"$defs": {f"a{i}": _parameters(t) for i, t in enumerate(tools)}}
-    if call.listed:
-        schema |= {"type": "array", "items": one, "minItems": 1}
-        if most is not None:
-            schema["maxItems"] = most
-    else:
-        schema |= one
-    origins: list[Origin] = [
-        (f"/$defs/a{i}", tool.pointer, tool.strict) for i, tool in enumerate(tools)
-    ]
+    schema = {"$defs": {f"a{i}": _parameters(t) for i, t in enumerate(tools)}, "anyOf": options}
+    origins = ((f"/$defs/a{i}", tool.pointer, tool.strict) for i, tool in enumerate(tools))
     return _draft(schema, tools), tuple(origins)
 
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from grammar import GrammarCache
+from server.turns import turn_grammar
+from tests.family_samples import FAMILIES, SAMPLES, Sample
+from tests.family_samples import TOOLS as SAMPLE_TOOLS
 from tests.turn_support import (
     CALLING,
     LIMIT,
@@ -15,7 +19,9 @@ from tests.turn_support import (
     check_calls,
     check_content,
     read,
+    take_text,
     turn,
+    vocabulary_of,
     walk,
 )
 
@@ -63,3 +69,29 @@ def test_what_is_written_is_read(name: str, request_: str, special: bool) -> Non
             assert calls <= 1
         if request_ == "named":
             assert {call["function"]["name"] for call in message["tool_calls"]} == {"note-it"}
+
+
+#: A mark inside a string that is a dressed-up quote: read, but never written.
+QUIRKS = ('q(<|"|>',)
+
+
+@pytest.mark.parametrize("special", [True, False], ids=["tokens", "text"])
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.template)
+def test_what_models_write_can_be_written(sample: Sample, special: bool) -> None:
+    vocabulary = vocabulary_of(sample.template, special=special)
+    made = turn_grammar(
+        TEMPLATES[sample.template],
+        vocabulary=vocabulary,
+        cache=GrammarCache(),
+        tools=SAMPLE_TOOLS,
+        prefix=sample.prefix,
+        reasoning_limit=1000,
+    )
+    assert made.grammar is not None
+    text = sample.text
+    if not special and sample.template != "harmony":  # an end that is no text is left out
+        ends = [e for f in FAMILIES.values() if f.template == sample.template for e in f.ends]
+        ends += ["<|eom_id|>", "<|observation|>", "<|endoftext|>", "<start_function_response>"]
+        text = text[: min((text.find(end) for end in ends if end.strip() in text), default=None)]
+    stopped = take_text(made.grammar.start(), text)
+    assert (stopped is None) is not any(quirk in text for quirk in QUIRKS), stopped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -113,7 +114,7 @@ def vocabulary_of(name: str, *, special: bool) -> Vocabulary:
     tokens += [text.encode() for text in (*names, "arguments", "parameters", "functions.")]
     specials: dict[int, str] = {}
     for mark in listed:
-        if special and not mark[0].isalnum():
+        if special and re.fullmatch(r"<[^<>]+>|\[[^][]+\]", mark):
             specials[len(tokens)] = mark
         tokens.append(mark.encode())
     eos = []
@@ -207,3 +208,22 @@ def check_calls(message: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) 
 def check_content(message: Mapping[str, Any]) -> None:
     """Whether a message's content fits ``SCHEMA``."""
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(message["content"]))
+
+
+def take_text(matcher: Matcher, text: str) -> str | None:
+    """Advance by a text, special tokens as tokens and all else byte by byte, until its end or an
+    end token; None if all of it was legal and the turn may end there, else how far it was."""
+    vocabulary = matcher.vocabulary
+    named = sorted(vocabulary.special.items(), key=lambda pair: len(pair[1]), reverse=True)
+    at = 0
+    while at < len(text):
+        mark = next((pair for pair in named if text.startswith(pair[1], at)), None)
+        if mark is not None and mark[0] in vocabulary.eos:
+            break
+        tokens = [mark[0]] if mark is not None else list(text[at].encode())
+        for token in tokens:
+            if not matcher.is_allowed(token):
+                return text[: at + 1]
+            matcher.advance(token)
+        at += 1 if mark is None else len(mark[1])
+    return None if matcher.is_accepting() else text[:at] + "(end)"
