@@ -222,12 +222,27 @@ def test_strict_tools_are_held_to_the_profile_too() -> None:
     from server.api.errors import ApiError
 
     dialects = load_dialects(packaged_config_dir() / "dialects.toml")
-    require_tools([("f", PERSON)], dialects["openai"])
+    require_tools([(0, "f", PERSON)], dialects["openai"])
     with pytest.raises(ApiError) as refused:
-        require_tools([("f", PERSON), ("g", LOOSE)], dialects["openai"])
+        require_tools([(0, "f", PERSON), (1, "g", LOOSE)], dialects["openai"])
     assert refused.value.param == "tools[1].function.parameters"
     assert refused.value.code == "invalid_function_parameters"
     assert refused.value.message.startswith("Invalid schema for function 'g': In context=(), ")
-    require_tools([("f", PERSON)] * 20, dialects["anthropic"])
+    require_tools([(0, "f", PERSON)] * 20, dialects["anthropic"])
     with pytest.raises(ApiError, match="21 strict tools"):
-        require_tools([("f", PERSON)] * 21, dialects["anthropic"])
+        require_tools([(0, "f", PERSON)] * 21, dialects["anthropic"])
+
+
+async def test_a_requests_strict_tools_are_held_to_its_profile(client: httpx.AsyncClient) -> None:
+    def tool(name: str, strict: bool) -> dict[str, Any]:
+        return {
+            "type": "function",
+            "function": {"name": name, "parameters": LOOSE, "strict": strict},
+        }
+
+    refused = await ask(client, tools=[tool("a", False), tool("b", True)], profile="openai")
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert error["param"] == "tools[1].function.parameters"
+    assert error["code"] == "invalid_function_parameters"
+    assert error["message"].startswith("Invalid schema for function 'b': In context=(), ")

@@ -54,6 +54,14 @@ def require_profile(
             code="invalid_value",
         )
     _require_format(request, wanted, dialects[name])
+    require_tools(
+        (
+            (index, tool.name, tool.schema_)
+            for index, tool in enumerate(request.tools or ())
+            if tool.function.strict
+        ),
+        dialects[name],
+    )
 
 
 def _require_format(
@@ -93,14 +101,14 @@ def _mentions_json(request: ChatCompletionRequest) -> bool:
     return any("json" in message.text.lower() for message in request.messages)
 
 
-def require_tools(tools: Iterable[tuple[str, Mapping[str, Any]]], dialect: Dialect) -> None:
-    """Hold a request's strict tools, as (name, parameters), to a dialect.
+def require_tools(tools: Iterable[tuple[int, str, Mapping[str, Any]]], dialect: Dialect) -> None:
+    """Hold a request's strict tools, as (place in the list, name, parameters), to a dialect.
 
     Raises:
         ApiError: 400, as the hosted API would answer.
     """
     given = list(tools)
-    for index, (name, parameters) in enumerate(given):
+    for index, name, parameters in given:
         require_schema(
             parameters,
             dialect,
