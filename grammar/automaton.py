@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from grammar.regular import Rx
     from grammar.safe import Even
     from grammar.trie import Rests, TokenTrie
+    from grammar.vocabulary import Vocabulary
     from grammar.walk import Free, Walk
 
 Outcome = int | str
@@ -70,6 +71,8 @@ class Automaton:
     takes_tokens = False
     #: Whether a budget can end the text; see ``marks.TimedText``.
     is_timed = False
+    #: Whether it belongs to one grammar only, so that nothing shared may keep its walks.
+    private = False
 
     def outcome(self, label: int) -> Outcome:
         """What a label tells the node that pushed the frame below."""
@@ -120,6 +123,10 @@ class Automaton:
 
     def follow(self, key: Any, trie: TokenTrie, rests: Rests) -> Following | None:
         """The walk over some rests, where there is a shorter way than over single states."""
+        return None
+
+    def own_walk(self, state: int, vocabulary: Vocabulary, rests: Rests) -> Walk | None:
+        """The walk from a state, where the terminal has a way of its own to make it."""
         return None
 
     def tokens(self, state: int) -> Collection[int]:

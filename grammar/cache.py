@@ -23,7 +23,7 @@ from grammar.matcher import Grammar
 from grammar.schema.compile import Budget, compile_json_schema
 from grammar.vocabulary import Vocabulary
 
-COMPILER_VERSION = 3
+COMPILER_VERSION = 4
 DEFAULT_MAX_BYTES = 256 << 20
 ENTRIES_BETWEEN_SUMS = 64
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -57,10 +57,28 @@ def schema_key(
     strict: bool,
     whitespace: str,
     key_order: str = "schema",
+    source: str | None = None,
 ) -> str:
     """The key under which a schema's grammar is kept: SHA-256 in hex."""
     options = {"strict": strict, "whitespace": whitespace, "key_order": key_order}
+    if source is not None and extracts(schema):
+        text = source.encode("utf-8", "surrogatepass")
+        options["source"] = hashlib.sha256(text).hexdigest()
     return _key("json_schema", schema, vocabulary, options)
+
+
+def extracts(schema: dict[str, Any] | bool) -> bool:
+    """Whether ``x-extract`` is a name anywhere in the schema, be it a keyword there or not."""
+    pending: list[Any] = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if "x-extract" in value:
+                return True
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return False
 
 
 def _key(kind: str, source: Any, vocabulary: Vocabulary, options: dict[str, Any]) -> str:
@@ -108,8 +126,11 @@ class GrammarCache:
         strict: bool = True,
         whitespace: str = "adaptive",
         key_order: str = "schema",
+        source: str | None = None,
     ) -> CacheResult:
         """The grammar of a schema, compiled if it is not there.
+
+        A source counts only where the schema may have ``x-extract`` (``extracts``).
 
         Raises:
             SchemaError: as ``compile_json_schema``.
@@ -118,6 +139,7 @@ class GrammarCache:
             "strict": strict,
             "whitespace": whitespace,
             "key_order": key_order,
+            "source": source,
         }
         return self._get(
             schema_key(schema, vocabulary, **options),
@@ -176,6 +198,10 @@ class GrammarCache:
         began = time.perf_counter()
         with self._lock:
             found = self._entries.get(key)
+            if found is not None and found.is_outgrown:
+                del self._entries[key]
+                self._evictions += 1
+                found = None
             if found is not None:
                 self._entries.move_to_end(key)
                 self._hits += 1

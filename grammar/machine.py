@@ -284,6 +284,7 @@ class Machine:
             more += [t for t in vocabulary.double_key_tokens if self.run(state, tokens[t])]
         if more:
             parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
+        if more or any(part.private for part in parts):
             mask = combine(parts, vocabulary.mask_words)
             self._mask_bytes += mask.nbytes
         else:  # the workspace keeps it

@@ -17,10 +17,13 @@ import numpy.typing as npt
 from grammar.errors import IllegalToken, Issue, NoLegalContinuation
 from grammar.machine import Machine, State
 from grammar.masks import Mask
-from grammar.nodes import Node
+from grammar.nodes import Node, Terminal
 from grammar.style import Style
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
+
+
+MAX_OWN_STATES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Grammar:
         self.report = report
         self.region_limit: int | None = None
         self._own_bytes = own_bytes
+        terminals = (node.automaton for node in rules if isinstance(node, Terminal))
+        self._own = tuple(dict.fromkeys(each for each in terminals if each.private))
         with vocabulary.workspace.lock:
             self._machine = Machine(vocabulary, rules, root, styles)
 
@@ -85,7 +90,13 @@ class Grammar:
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
         rules = 2048 * len(self._machine.context.rules)
-        return self._machine.memory_bytes() + rules + self._own_bytes
+        own = self._own_bytes + sum(terminal.memory_bytes() for terminal in self._own)
+        return self._machine.memory_bytes() + rules + own
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether its own terminals have met so many states that it had better be made anew."""
+        return any(len(terminal) > MAX_OWN_STATES for terminal in self._own)
 
     @property
     def states(self) -> int:

@@ -54,7 +54,7 @@ class TokenTrie:
     """
 
     ARRAYS = ("byte", "child", "low", "high", "ends", "order")
-    __slots__ = ("_nodes", "byte", "child", "ends", "high", "low", "order")
+    __slots__ = ("_edges", "_nodes", "byte", "child", "ends", "high", "low", "order")
 
     def __init__(self, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
         self.byte: ByteArray = arrays["byte"].astype(np.uint8, copy=False)
@@ -64,6 +64,7 @@ class TokenTrie:
         self.ends: IntArray = arrays["ends"].astype(np.int32, copy=False)
         self.order: IntArray = arrays["order"].astype(np.int32, copy=False)
         self._nodes: dict[int, tuple[dict[int, int], list[int]]] = {}
+        self._edges: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def build(cls, tokens: Sequence[bytes], ids: Sequence[int]) -> TokenTrie:
@@ -235,11 +236,26 @@ class TokenTrie:
             node = child
         return node
 
+    def edges(self) -> npt.NDArray[np.int64]:
+        """int64[N]: the parent of each node times 256, plus the byte between them; ascending, as
+        nodes are numbered. -1 for the root."""
+        if self._edges is None:
+            parent = np.repeat(np.arange(len(self)), np.diff(self.child))
+            self._edges = np.full(len(self), -1, dtype=np.int64)
+            self._edges[1:] = parent * 256 + self.byte[1:]
+        return self._edges
+
+    def down(self, nodes: npt.NDArray[np.int64], bytes_: ByteArray) -> npt.NDArray[np.int64]:
+        """The children of some nodes by a byte each, or -1: int64[n]."""
+        edges = self.edges()
+        wanted = nodes * 256 + bytes_
+        found = np.searchsorted(edges, wanted)
+        found[found == len(edges)] = 0
+        return np.where(edges[found] == wanted, found, -1)
+
     def nodes_in(self, other: TokenTrie) -> IntArray:
         """int32[N]: for each node the node of a larger trie with the same text."""
-        parent = np.repeat(np.arange(len(other)), np.diff(other.child))
-        keys = np.full(len(other), -1, dtype=np.int64)
-        keys[1:] = parent * 256 + other.byte[1:]  # ascending, as nodes are numbered
+        keys = other.edges()
         found = np.zeros(len(self), dtype=np.int32)
         own_parent = np.zeros(len(self), dtype=np.int64)
         own_parent[1:] = np.repeat(np.arange(len(self)), np.diff(self.child))

@@ -57,6 +57,8 @@ class Walk:
     """
 
     __slots__ = ("exits", "ids", "mask")
+    #: Whether it belongs to one grammar only.
+    private = False
 
     def __init__(
         self, ids: IntArray, mask: Mask | None, exits: tuple[tuple[int, Rests], ...]
@@ -86,6 +88,10 @@ def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests 
             found = walk(automaton, same, vocabulary, rests)
             automaton.keep_walk(state, rests, found, 100)
             return found
+        own = automaton.own_walk(state, vocabulary, rests)
+        if own is not None:
+            automaton.keep_walk(state, rests, own, 100 + own.memory_bytes())
+            return own
         free = automaton.free(automaton.key(state))
         if free is not None:
             found = vocabulary.bodies.walk(free, rests)

@@ -17,7 +17,7 @@ from grammar.charset import CharSet
 from grammar.content import Content, Excluding
 from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBuilder, Rx
-from grammar.schema.merge import NumberSpec, Spec, StringSpec, WordsSpec
+from grammar.schema.merge import ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
 from grammar.workspace import Workspace
 
@@ -36,9 +36,11 @@ class Writer:
         """A declared key, between its quotes."""
         return encode_basestring(name)[1:-1].encode()
 
-    def scalar(self, spec: WordsSpec | StringSpec | NumberSpec) -> Node:
+    def scalar(self, spec: WordsSpec | StringSpec | ExtractSpec | NumberSpec) -> Node:
         """The terminal of a scalar."""
         workspace = self.workspace
+        if isinstance(spec, ExtractSpec):
+            return Terminal(spec.terminal, spec.terminal.start())
         if isinstance(spec, WordsSpec):
             return words_of(workspace, spec.texts)
         if isinstance(spec, StringSpec):
@@ -101,7 +103,7 @@ class GuardedWriter(Writer):
     def _text(self, text: str) -> str:
         return self.spelled(json.loads(text)) if text.startswith('"') else text
 
-    def scalar(self, spec: WordsSpec | StringSpec | NumberSpec) -> Node:
+    def scalar(self, spec: WordsSpec | StringSpec | ExtractSpec | NumberSpec) -> Node:
         if isinstance(spec, WordsSpec):
             return words_of(self.workspace, tuple(map(self._text, spec.texts)))
         return super().scalar(spec)

@@ -35,6 +35,7 @@ from grammar.schema.leaves import signature
 from grammar.schema.merge import (
     ArraySpec,
     ConstantSpec,
+    ExtractSpec,
     Merger,
     NumberSpec,
     Spec,
@@ -77,6 +78,7 @@ def compile_json_schema(
     strict: bool = True,
     whitespace: str = "adaptive",
     key_order: str = "schema",
+    source: str | None = None,
     budget: Budget | None = None,
 ) -> Grammar:
     """Compile a JSON Schema to a grammar of the JSON texts that are valid under it.
@@ -89,6 +91,7 @@ def compile_json_schema(
         whitespace: one of ``fixed``, ``compact``, ``pretty``, ``adaptive``, ``flexible``.
         key_order: ``schema``: declared properties in the schema's order, undeclared ones last;
             ``free``: all in any order.
+        source: the text that ``x-extract`` extracts from; None: there is none.
         budget: what the compilation may cost; None for the default.
 
     Raises:
@@ -112,7 +115,9 @@ def compile_json_schema(
         workspace = vocabulary.current_workspace()
         workspace.builder.refuel(limit.regex_steps)
         try:
-            compiler = SchemaCompiler(document, workspace, limit, KEY_ORDERS[key_order])
+            compiler = SchemaCompiler(
+                document, workspace, limit, KEY_ORDERS[key_order], source=source
+            )
             compiler.run()
             if strict and compiler.issues:
                 raise UnsupportedSchemaError(tuple(compiler.issues))
@@ -131,6 +136,7 @@ class SchemaCompiler:
         object_node: makes the nodes of objects.
         writer: how values are written; None for plain JSON.
         base: how many nodes stand before these in the grammar's list.
+        source: what ``x-extract`` extracts from.
     """
 
     def __init__(
@@ -142,6 +148,7 @@ class SchemaCompiler:
         *,
         writer: Writer | None = None,
         base: int = 0,
+        source: str | None = None,
     ) -> None:
         self.object_node = object_node
         self.document = document
@@ -158,7 +165,7 @@ class SchemaCompiler:
         self._same: dict[tuple[Alternative, ...], int] = {}  # rules by what they come down to
         self._leaves: dict[str, int] = {}  # rules by signature
         self._visited: set[str] = set()
-        languages = Languages(workspace, document, self._report, self._note)
+        languages = Languages(workspace, document, self._report, self._note, source)
         self._flattener = Flattener(
             document,
             self._report,
@@ -357,7 +364,7 @@ class SchemaCompiler:
     def _node(self, rule: Rule, good: list[bool]) -> Node:
         if isinstance(rule, tuple):
             return Choice([part for part in rule if good[part]])
-        if isinstance(rule, WordsSpec | StringSpec | NumberSpec):
+        if isinstance(rule, WordsSpec | StringSpec | ExtractSpec | NumberSpec):
             return self.writer.scalar(rule)
         return rule.node(good, self.writer.key) if isinstance(rule, ObjectRule) else rule.node(good)
 

@@ -71,6 +71,8 @@ def _strings(schema: Schema, pointer: str) -> Iterator[Schema]:
         raise NoComplementError("formats are enforced more narrowly than they are defined")
     if schema.get("contentEncoding") is not None:
         raise NoComplementError("contentEncoding has no complement here")
+    if "x-extract" in schema:
+        raise NoComplementError("the texts that a source does not hold have no grammar here")
 
 
 def _numbers(schema: Schema, pointer: str) -> Iterator[Schema]:

@@ -32,7 +32,9 @@ COMBINATORS = frozenset(
     }
 )  # fmt: skip
 BY_TYPE: Mapping[str, frozenset[str]] = {
-    "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding"}),
+    "string": frozenset(
+        {"minLength", "maxLength", "pattern", "format", "contentEncoding", "x-extract"}
+    ),
     "number": frozenset(
         {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
     ),

@@ -21,6 +21,7 @@ from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others
 from grammar.schema.document import NONE, NOT_PATTERN, Document
+from grammar.schema.extraction import Extractions
 from grammar.schema.flatten import Conjunction
 from grammar.workspace import Workspace
 
@@ -40,6 +41,7 @@ class Languages:
         workspace: where languages are kept.
         report: called with every issue met.
         note: called with every bound that is narrower than the schema.
+        source: what ``x-extract`` extracts from.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Languages:
         document: Document,
         report: Callable[[Issue], None],
         note: Callable[[str], None],
+        source: str | None = None,
     ) -> None:
         self.builder = workspace.builder
         self._kept = workspace.languages
@@ -55,6 +58,8 @@ class Languages:
         self._float_integers = document.float_integers
         self._report = report
         self._note = note
+        #: The terminals of ``x-extract``.
+        self.extractions = Extractions(source, workspace.builder)
 
     def _keep(self, key: Hashable, make: Callable[[], Rx]) -> Rx:
         found = self._kept.get(key)
@@ -137,6 +142,8 @@ class Languages:
         """Whether a constant satisfies one schema object's ``pattern`` and ``format``."""
         schema = self._schema(pointer)
         assert isinstance(schema, dict)
+        if not self.extractions.holds(schema, pointer, text):
+            return False
         return all(language.matches(text) for language in self.of_string(schema, pointer))
 
     # -- keys -----------------------------------------------------------------------------------
@@ -152,7 +159,7 @@ class Languages:
 
     def of_keys(self, merger: Merger, conjunction: Conjunction) -> Rx:
         """The strings that a conjunction (of ``propertyNames``) accepts."""
-        from grammar.schema.merge import StringSpec, WordsSpec  # which uses this module
+        from grammar.schema.merge import ExtractSpec, StringSpec, WordsSpec  # which uses this
 
         builder = self.builder
         parts: list[Rx] = []
@@ -166,6 +173,10 @@ class Languages:
                         assert isinstance(language, Rx)
                         own = builder.intersect(own, language)
                     parts.append(own)
+                elif isinstance(spec, ExtractSpec):
+                    reason = "is not enforced on the keys of an object"
+                    self._report(Issue("x-extract", conjunction[-1], reason))
+                    parts.append(builder.universe)
                 elif isinstance(spec, WordsSpec):
                     values = [json.loads(text) for text in spec.texts]
                     parts.append(builder.literals([v for v in values if isinstance(v, str)]))

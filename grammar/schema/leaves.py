@@ -11,7 +11,9 @@ from typing import Any
 from grammar.schema import keywords as kw
 
 SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
-_ASSERTIONS = frozenset({"type", "enum", "const"}) | kw.BY_TYPE["string"] | kw.BY_TYPE["number"]
+_ASSERTIONS = (
+    frozenset({"type", "enum", "const"}) | kw.BY_TYPE["string"] | kw.BY_TYPE["number"]
+) - {"x-extract"}  # which means something else for each source
 
 
 def signature(schema: Any) -> str | None:

@@ -16,8 +16,10 @@ from typing import Any
 
 from grammar.arrays import Contains
 from grammar.content import Content
-from grammar.errors import Issue
-from grammar.regular import Rx
+from grammar.errors import Issue, SchemaBudgetError
+from grammar.extract import Extract
+from grammar.reach import TooLargeError
+from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others, bounds_of, others_of
 from grammar.schema.complement import NoComplementError
@@ -49,6 +51,13 @@ class StringSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractSpec:
+    """A string that this terminal reads: a passage of the source."""
+
+    terminal: Extract
+
+
+@dataclass(frozen=True, slots=True)
 class NumberSpec:
     """A number of this language over its characters."""
 
@@ -76,7 +85,7 @@ class ArraySpec:
     contains: tuple[Contains, ...] = ()
 
 
-Spec = WordsSpec | StringSpec | NumberSpec | ConstantSpec | ArraySpec | ObjectSpec
+Spec = WordsSpec | StringSpec | ExtractSpec | NumberSpec | ConstantSpec | ArraySpec | ObjectSpec
 
 
 class _TooLongError(Exception):
@@ -180,7 +189,39 @@ class Merger:
         for pointer, schema in schemas:
             parts += self.languages.of_string(schema, pointer)
         content = self.languages.content(parts, least, most)
-        return [] if content is None else [StringSpec(content)]
+        if content is None:
+            return []
+        extractions = self.languages.extractions
+        asked = extractions.unit(schemas)
+        if asked is not None and not extractions.has_source:
+            self.report(Issue("x-extract", asked[1], "there is no source to extract from"))
+        elif asked is not None:
+            return self._extracted(*asked, content, schemas)
+        return [StringSpec(content)]
+
+    def _extracted(
+        self,
+        unit: str,
+        pointer: str,
+        content: Content,
+        schemas: list[tuple[str, dict[str, Any]]],
+    ) -> list[Spec]:
+        language, least, most = content
+        assert language is None or isinstance(language, Rx)
+        terminal = self.languages.extractions.terminal
+        try:
+            found = terminal(unit, pointer, language, least, most)
+        except RegexBudgetError as error:
+            raise SchemaBudgetError(str(error), pointer=pointer, keyword="x-extract") from None
+        except TooLargeError:
+            keyword, where = next(
+                ((k, p) for k in ("pattern", "format") for p, s in schemas if k in s),
+                ("x-extract", pointer),
+            )
+            reason = "it has too many states beside x-extract for a source of this length"
+            self.report(Issue(keyword, where, reason))
+            found = terminal(unit, pointer, None, least, most)
+        return [] if found is None else [ExtractSpec(found)]
 
     def _numbers(self, schemas: list[tuple[str, dict[str, Any]]], integer: bool) -> list[Spec]:
         bounds, others = Bounds(), Others()

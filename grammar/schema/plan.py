@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grammar.arrays import ArrayNode, Contains, ItemChoice
 from grammar.objects import Extra, ObjectNode
-from grammar.schema.merge import ConstantSpec, NumberSpec, Spec, StringSpec, WordsSpec
+from grammar.schema.merge import ConstantSpec, ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
 
 
@@ -70,7 +70,7 @@ class ObjectRule:
         )
 
 
-Rule = WordsSpec | StringSpec | NumberSpec | ArrayRule | ObjectRule | tuple[int, ...]
+Rule = WordsSpec | StringSpec | ExtractSpec | NumberSpec | ArrayRule | ObjectRule | tuple[int, ...]
 
 
 class Same:
