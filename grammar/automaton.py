@@ -125,6 +125,10 @@ class Automaton:
         """The walk over some rests, where there is a shorter way than over single states."""
         return None
 
+    def completion(self, state: int) -> bytes | None:
+        """The shortest text that completes the terminal, where it knows that by itself."""
+        return None
+
     def own_walk(self, state: int, vocabulary: Vocabulary, rests: Rests) -> Walk | None:
         """The walk from a state, where the terminal has a way of its own to make it."""
         return None

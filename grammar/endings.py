@@ -104,6 +104,9 @@ def endings(automaton: Automaton, state: int) -> tuple[Ending, ...]:
 
 
 def _endings(automaton: Automaton, state: int) -> Iterable[Ending]:
+    own = automaton.completion(state)
+    if own is not None:
+        return (_ending((own,), 0),)
     key = automaton.key(state)
     kind = type(automaton)
     if isinstance(automaton, Words | FreeWords):

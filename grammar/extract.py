@@ -166,11 +166,11 @@ class Extract(Automaton):
         first = base + np.int32(self.least)
         if self.most is None:
             if self.least <= body.read + 1 and passages.is_end[-1]:
-                return Prospects(first, None)  # the source's end is one for all
+                return Prospects(passages, first, None)  # the source's end is one for all
             last = np.full(len(places), passages.last_end[-1], dtype=np.int32)
         else:
             last = passages.last_end[np.minimum(base + np.int32(self.most), count)]
-        return Prospects(first, np.where(last < first, np.int32(-1), last))
+        return Prospects(passages, first, np.where(last < first, np.int32(-1), last))
 
     def _survives(self, body: Body, places: Ints) -> bool:
         """Whether a place of a body is alive."""
@@ -218,6 +218,21 @@ class Extract(Automaton):
             return None
         places = places[places < len(self.passages.bytes)]
         return (*set(self.passages.bytes[places].tolist()), QUOTE)
+
+    def completion(self, state: int) -> bytes | None:
+        key = self._keys[state]
+        if not isinstance(key, Body):
+            if key == _CLOSED:
+                return b""
+            body = self.completion(self.state(self.opened))
+            return None if body is None else b'"' + body
+        places = self.places(key.places)
+        begun = self.passages.after[places]
+        ends = self.prospects(key, places).nearest(places, begun)
+        reached = np.flatnonzero(ends < FAR)
+        starts, stops = places[reached], self.passages.borders[ends[reached]]
+        best = int(np.argmin(stops - starts))
+        return self.passages.encoded[int(starts[best]) : int(stops[best])] + b'"'
 
     def own_walk(self, state: int, vocabulary: Vocabulary, rests: Rests) -> Walk | None:
         key = self._keys[state]

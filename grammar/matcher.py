@@ -22,7 +22,6 @@ from grammar.style import Style
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
 
-
 MAX_OWN_STATES = 100_000
 
 

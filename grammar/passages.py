@@ -70,7 +70,9 @@ class Passages:
     - ``starts`` int32[S]: the bytes where passages may begin.
     - ``is_end`` bool[N+1]: whether one may end before character ``i``.
     - ``may_end`` bool[E+1]: whether one may end before byte ``p``.
-    - ``last_end`` int32[N+1]: the last end at ``i`` or before it, or -1.
+    - ``last_end``, ``next_end`` int32[N+1]: the last end at ``i`` or before it, or -1; the next one
+      at ``i`` or behind it, or N+1.
+    - ``borders`` int32[N+1]: the byte before which character ``i`` begins.
     - ``codes`` int32[N]: the characters.
 
     Args:
@@ -91,8 +93,9 @@ class Passages:
         widths = 1 + (codes >= 0x80).astype(np.int32) + (codes >= 0x800) + (codes >= 0x10000)
         for code, text in _ESCAPES.items():
             widths[codes == code] = len(text)
-        borders = np.zeros(len(codes) + 1, dtype=np.int32)
+        borders: Ints = np.zeros(len(codes) + 1, dtype=np.int32)
         np.cumsum(widths, out=borders[1:])
+        self.borders = borders
         self.after: Ints = np.zeros(len(self.encoded) + 1, dtype=np.int32)
         self.after[1:] = np.repeat(np.arange(1, len(codes) + 1, dtype=np.int32), widths)
         self.between: Flags = np.zeros(len(self.encoded) + 1, dtype=bool)
@@ -101,6 +104,8 @@ class Passages:
         self.may_end: Flags = self.between & self.is_end[self.after]
         index = np.arange(len(codes) + 1, dtype=np.int32)
         self.last_end: Ints = np.maximum.accumulate(np.where(self.is_end, index, np.int32(-1)))
+        following = np.where(self.is_end, index, np.int32(len(codes) + 1))
+        self.next_end: Ints = np.minimum.accumulate(following[::-1])[::-1]
         self._begins = begins
         self.starts: Ints = borders[:-1][begins]
 
@@ -115,7 +120,8 @@ class Passages:
 
     def memory_bytes(self) -> int:
         """An estimate, in bytes."""
-        arrays = (self.after, self.starts, self.last_end, self.codes)
+        ends = (self.last_end, self.next_end)
+        arrays = (self.after, self.starts, self.borders, self.codes, *ends)
         texts = 4 * len(self.encoded) + 6 * len(self.source)
         return sum(array.nbytes for array in arrays) + texts
 
@@ -206,8 +212,8 @@ def _is_short(source: str, stop: int) -> bool:
     start = stop
     while start and stop - start < 8 and not source[start - 1].isspace():
         start -= 1
-    word = source[start:stop].lstrip("([\"'").lower()
-    if word in _ABBREVIATIONS or (len(word) == 1 and word.isalpha()):
+    word = source[start:stop].lstrip("([\"'")
+    if word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper()):
         return True
     return word.isdigit() and len(word) < 4 and (start == 0 or source[start - 1] == "\n")
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.passages import Flags, Ints, Passages
-from grammar.reach import Reach
+from grammar.reach import FAR, Reach
 
 Chosen = npt.NDArray[np.intp] | slice
 
@@ -20,20 +20,23 @@ class Prospects:
     """Of n places.
 
     Args:
+        passages: the source.
         first: int32[n], the least end that the bounds allow.
         last: int32[n], the greatest end that there is within the bounds, less than ``first`` or -1
             where there is none; None: an end is always near enough.
     """
 
-    __slots__ = ("first", "last")
+    __slots__ = ("first", "last", "passages")
 
-    def __init__(self, first: Ints, last: Ints | None) -> None:
+    def __init__(self, passages: Passages, first: Ints, last: Ints | None) -> None:
+        self.passages = passages
         self.first = first
         self.last = last
 
     def of(self, chosen: Chosen) -> Prospects:
         """Those of some of the places."""
-        return Prospects(self.first[chosen], None if self.last is None else self.last[chosen])
+        last = None if self.last is None else self.last[chosen]
+        return Prospects(self.passages, self.first[chosen], last)
 
     def advance(self, places: Ints, begun: Ints) -> Flags | None:
         """Go on by a byte, to these places; whether they are alive: bool[n], or None: all are."""
@@ -48,6 +51,14 @@ class Prospects:
         may = begun >= self.first[which]
         return may if self.last is None else may & (begun <= self.last[which])
 
+    def nearest(self, places: Ints, begun: Ints) -> Ints:
+        """The nearest end that can be reached from each of the places, which are these, or
+        ``FAR``: int32[n]."""
+        ends = self.passages.next_end
+        found = ends[np.minimum(np.maximum(begun, self.first), len(ends) - 1)]
+        inside = found < len(ends) if self.last is None else found <= self.last
+        return np.where(inside, found, np.int32(FAR))
+
 
 class PatternProspects(Prospects):
     """The same under a pattern, which knows of the least length.
@@ -59,7 +70,7 @@ class PatternProspects(Prospects):
         most: the greatest length.
     """
 
-    __slots__ = ("at", "base", "most", "passages", "reach")
+    __slots__ = ("at", "base", "most", "reach")
 
     def __init__(self, passages: Passages, reach: Reach, base: Ints, at: Ints, most: int) -> None:
         self.passages = passages
@@ -78,8 +89,17 @@ class PatternProspects(Prospects):
         return self._can_end(begun, behind)
 
     def alive(self, places: Ints, begun: Ints) -> Flags:
-        behind = self.reach.step(self.at, np.maximum(begun - 1, 0))
-        return self._can_end(begun, np.where(self.passages.between[places], self.at, behind))
+        return self._can_end(begun, self._behind(places, begun))
+
+    def _behind(self, places: Ints, begun: Ints) -> Ints:
+        """The states behind the characters that are begun."""
+        stepped = self.reach.step(self.at, np.maximum(begun - 1, 0))
+        return np.where(self.passages.between[places], self.at, stepped)
+
+    def nearest(self, places: Ints, begun: Ints) -> Ints:
+        behind = self._behind(places, begun)
+        found = begun + self.reach.distance(begun, behind)
+        return np.where(self._can_end(begun, behind), found, np.int32(FAR))
 
     def _can_end(self, begun: Ints, behind: Ints) -> Flags:
         distance = self.reach.distance(begun, behind)

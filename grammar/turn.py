@@ -198,6 +198,7 @@ class _Maker:
                 KEY_ORDERS[key_order],
                 writer=writer,
                 base=base,
+                source=value.source if isinstance(value, JsonValue) else None,
             )
         return compiler, writer
 

@@ -67,6 +67,12 @@ class GuardedWriter(Writer):
         if isinstance(spec, StringSpec):
             content = self.content(spec.content)
             return StringSpec(content) if self._possible(content) else None
+        if isinstance(spec, ExtractSpec):
+            encoded = spec.terminal.passages.encoded
+            if not any(barred.encode() in encoded for barred in self.barred):
+                return spec
+            terminal = spec.within(self.guard)
+            return None if terminal is None else replace(spec, terminal=terminal)
         if isinstance(spec, ObjectSpec) and spec.extras:
             extras = (replace(e, content=self.content(e.content)) for e in spec.extras)
             return replace(spec, extras=tuple(e for e in extras if self._possible(e.content)))

@@ -20,6 +20,7 @@ from grammar.regular import RegexBuilder, Rx
 from grammar.schema import keywords as kw
 
 KEYWORD = "x-extract"
+NO_SOURCE = "there is no source to extract from"
 
 
 def unit_of(schema: Mapping[str, Any], pointer: str) -> str | None:
@@ -112,7 +113,3 @@ class Extractions:
         """Whether a constant is a passage that one schema object admits."""
         unit = unit_of(schema, pointer)
         return unit is None or not self.has_source or text in self.passages(unit, pointer)
-
-    def terminals(self) -> tuple[Extract, ...]:
-        """All that were made."""
-        return tuple(self._made.values())

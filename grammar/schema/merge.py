@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -24,6 +24,7 @@ from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others, bounds_of, others_of
 from grammar.schema.complement import NoComplementError
 from grammar.schema.document import NONE, NOT, NOT_MULTIPLE, Document, join
+from grammar.schema.extraction import KEYWORD, NO_SOURCE
 from grammar.schema.flatten import Alternative, Conjunction
 from grammar.schema.languages import Languages
 from grammar.schema.objects import ObjectSpec, merge_objects
@@ -52,9 +53,13 @@ class StringSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExtractSpec:
-    """A string that this terminal reads: a passage of the source."""
+    """A string that this terminal reads: a passage of the source.
+
+    ``within`` makes the terminal of the passages that are also words of a language; None: none is.
+    """
 
     terminal: Extract
+    within: Callable[[Rx], Extract | None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ class Merger:
         extractions = self.languages.extractions
         asked = extractions.unit(schemas)
         if asked is not None and not extractions.has_source:
-            self.report(Issue("x-extract", asked[1], "there is no source to extract from"))
+            self.report(Issue(KEYWORD, asked[1], NO_SOURCE))
         elif asked is not None:
             return self._extracted(*asked, content, schemas)
         return [StringSpec(content)]
@@ -208,20 +213,37 @@ class Merger:
     ) -> list[Spec]:
         language, least, most = content
         assert language is None or isinstance(language, Rx)
-        terminal = self.languages.extractions.terminal
+        extractions, builder = self.languages.extractions, self.languages.builder
+
+        def terminal(bound: Rx | None) -> Extract | None:
+            try:
+                return extractions.terminal(unit, pointer, bound, least, most)
+            except RegexBudgetError as error:
+                raise SchemaBudgetError(str(error), pointer=pointer, keyword=KEYWORD) from None
+
         try:
-            found = terminal(unit, pointer, language, least, most)
-        except RegexBudgetError as error:
-            raise SchemaBudgetError(str(error), pointer=pointer, keyword="x-extract") from None
+            found = terminal(language)
         except TooLargeError:
             keyword, where = next(
                 ((k, p) for k in ("pattern", "format") for p, s in schemas if k in s),
-                ("x-extract", pointer),
+                (KEYWORD, pointer),
             )
             reason = "it has too many states beside x-extract for a source of this length"
             self.report(Issue(keyword, where, reason))
-            found = terminal(unit, pointer, None, least, most)
-        return [] if found is None else [ExtractSpec(found)]
+            language = None
+            found = terminal(None)
+        if found is None:
+            return []
+        kept = language
+
+        def within(other: Rx) -> Extract | None:
+            try:
+                return terminal(other if kept is None else builder.intersect(kept, other))
+            except TooLargeError:
+                reason = "the source is too long for what this string must not hold"
+                raise SchemaBudgetError(reason, pointer=pointer, keyword=KEYWORD) from None
+
+        return [ExtractSpec(found, within)]
 
     def _numbers(self, schemas: list[tuple[str, dict[str, Any]]], integer: bool) -> list[Spec]:
         bounds, others = Bounds(), Others()

@@ -29,6 +29,7 @@ import anyio.to_thread
 
 from grammar import Grammar
 from parsing import ResponseTemplate
+from server.api.demands import source_of
 from server.api.errors import ApiError
 from server.api.formats import TextFormat, Wanted
 from server.api.messages import turns_of
@@ -90,7 +91,8 @@ async def bind(served: Served, wanted: ChatCompletionRequest, asked: Wanted | No
     """
     offer = wanted.offer
     template = served.template_named(wanted.response_template, tools=offer is not None)
-    answer_format = await served.formats.compile(asked)
+    source = source_of(wanted)
+    answer_format = await served.formats.compile(asked, source=source)
     prompt, tokens = await anyio.to_thread.run_sync(_prompt, served, wanted, abandon_on_cancel=True)
     binding = Binding(
         prompt=prompt,
@@ -112,7 +114,12 @@ async def bind(served: Served, wanted: ChatCompletionRequest, asked: Wanted | No
     if isinstance(asked, Wanted) and isinstance(asked.format, TextFormat):
         asked = None
     turn = await served.formats.turn(
-        template, prompt.text, content=asked, offer=offer, reasoning_limit=limit
+        template,
+        prompt.text,
+        content=asked,
+        source=source,
+        offer=offer,
+        reasoning_limit=limit,
     )
     return _with_turn(binding, turn, bounded=thinks and wanted.reasoning_limit is not None)
 

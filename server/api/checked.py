@@ -64,8 +64,8 @@ class CheckedRequest(RequestModel):
     )
     source: _Source = Field(
         default=None,
-        description="The text (or texts) that the answer is grounded in. Default: the user's "
-        "messages. An extension.",
+        description="The text (or texts) that the answer is grounded in, and that `x-extract` in "
+        "the schema extracts from. Default: the user's messages. An extension.",
     )
     on_ungrounded: Literal["report", "repair", "null"] | None = Field(
         default=None,

@@ -50,7 +50,7 @@ async def grounding_of(
     if wanted.offer is not None and wanted.on_ungrounded == "null":
         raise _refusal("on_ungrounded", "answers that may be tool calls are sent as they are")
     default: OnUngrounded = "report" if wanted.repair is None else "repair"
-    return Grounding(found, Source(_source(wanted)), wanted.on_ungrounded or default)
+    return Grounding(found, Source(source_of(wanted)), wanted.on_ungrounded or default)
 
 
 def loop_of(
@@ -95,7 +95,7 @@ def _rules(wanted: ChatCompletionRequest, schema: dict[str, Any]) -> tuple[Rule,
         ) from error
 
 
-def _source(wanted: ChatCompletionRequest) -> str:
+def source_of(wanted: ChatCompletionRequest) -> str:
     """The explicit source, else what the user said."""
     if isinstance(wanted.source, str):
         return wanted.source

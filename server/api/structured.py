@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from grammar import CacheResult, Grammar, GrammarCache, GrammarError, SchemaBudgetError, Vocabulary
+from grammar.cache import extracts
 from grammar.turn_parts import ChoiceValue, GbnfValue, JsonValue, PatternValue, ValueSource
 from parsing import ResponseTemplate
 from server.api.errors import ApiError, issue_dict, to_api_error
@@ -127,17 +128,28 @@ class FormatCompiler:
         self._lock = threading.Lock()
         self._faults = 0
 
-    async def compile(self, wanted: Wanted | None) -> AnswerFormat:
+    async def compile(self, wanted: Wanted | None, *, source: str | None = None) -> AnswerFormat:
         """The grammar of what a request wants.
+
+        Args:
+            source: what `x-extract` extracts from; None: this kind of request has none.
 
         Raises:
             ApiError: the schema (pattern, grammar, ...) is invalid, can't be enforced, or is too
-                complex.
+                complex; or it extracts, and nothing stands in the source.
         """
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
         wanted = self.resolved(wanted)
-        result, bound = await self._compiled(wanted)
+        if source is not None and not source.strip() and extracts(_schema_of(wanted.format) or {}):
+            raise ApiError(
+                400,
+                "The schema extracts from a source ('x-extract'), and there is none: give 'source',"
+                " or a user message.",
+                param="source",
+                code="missing_required_parameter",
+            )
+        result, bound = await self._compiled(wanted, source)
         return AnswerFormat(
             grammar=result.grammar,
             compile_ms=result.compile_ms,
@@ -151,6 +163,7 @@ class FormatCompiler:
         prompt: str,
         *,
         content: Wanted | None,
+        source: str | None = None,
         offer: Offer | None,
         reasoning_limit: int | None,
     ) -> TurnGrammar:
@@ -158,6 +171,7 @@ class FormatCompiler:
 
         Args:
             content: what the content must be, compiled by itself before.
+            source: what `x-extract` in it extracts from.
             offer: the tools that may be called.
 
         Raises:
@@ -169,7 +183,7 @@ class FormatCompiler:
             template,
             vocabulary=self._vocabulary,
             cache=self._cache,
-            content=None if content is None else self._source(content.format),
+            content=None if content is None else self._source(content.format, source),
             tools=[] if offer is None else [tool.model_dump() for tool in offer.tools],
             tool_choice=None if offer is None else offer.as_choice(),
             parallel=offer is None or offer.parallel,
@@ -256,12 +270,14 @@ class FormatCompiler:
         )
         return replace(wanted, format=asked.model_copy(update={"json_schema": schema}))
 
-    async def _compiled(self, wanted: Wanted) -> tuple[CacheResult, Bound | None]:
+    async def _compiled(
+        self, wanted: Wanted, source: str | None = None
+    ) -> tuple[CacheResult, Bound | None]:
         asked = wanted.format
         name = asked.json_schema.name if isinstance(asked, JsonSchemaFormat) else None
         shown = name if wanted.field == "response_format" else None
         try:
-            return await self._run(partial(self._make, asked))
+            return await self._run(partial(self._make, asked, source))
         except GrammarError as error:
             raise to_api_error(error, schema_name=shown, field=wanted.field) from error
         except RecursionError as error:
@@ -302,8 +318,8 @@ class FormatCompiler:
         """There was another of them."""
         self._faults += 1
 
-    def _make(self, asked: AnyFormat) -> tuple[CacheResult, Bound | None]:
-        result, schema = self._get(asked), _schema_of(asked)
+    def _make(self, asked: AnyFormat, source: str | None) -> tuple[CacheResult, Bound | None]:
+        result, schema = self._get(asked, source), _schema_of(asked)
         return result, None if schema is None else self._bound(result.grammar, schema)
 
     def _bound(self, grammar: Grammar, schema: dict[str, Any]) -> Bound:
@@ -318,7 +334,7 @@ class FormatCompiler:
                 self._bounds[grammar] = found
         return found
 
-    def _get(self, asked: AnyFormat) -> CacheResult:
+    def _get(self, asked: AnyFormat, source: str | None) -> CacheResult:
         cache, vocabulary = self._cache, self._vocabulary
         key_order = self._key_order
         match asked:
@@ -336,10 +352,15 @@ class FormatCompiler:
             case _:
                 schema, strict = _ANY_OBJECT, True
         return cache.get_json_schema(
-            schema, vocabulary, strict=strict, whitespace=self._whitespace, key_order=key_order
+            schema,
+            vocabulary,
+            strict=strict,
+            whitespace=self._whitespace,
+            key_order=key_order,
+            source=source,
         )
 
-    def _source(self, asked: AnyFormat) -> ValueSource:
+    def _source(self, asked: AnyFormat, source: str | None) -> ValueSource:
         """The same as a part of a turn."""
         match asked:
             case RegexFormat():
@@ -354,7 +375,8 @@ class FormatCompiler:
                 strict, order = bool(spec.strict), spec.key_order or self._key_order
             case _:
                 schema, strict, order = _ANY_OBJECT, True, self._key_order
-        return JsonValue(schema, origins=(("", "", strict),), key_order=order)
+        source = source if extracts(schema) else None
+        return JsonValue(schema, origins=(("", "", strict),), key_order=order, source=source)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it

@@ -21,6 +21,7 @@ from grammar import (
     Vocabulary,
     compile_json_schema,
 )
+from grammar.schema.extraction import NO_SOURCE
 from server.lint.dialects import Dialect, dialect_findings, tools_over_limit
 from server.lint.measures import counts
 from server.lint.places import Schema, pointer
@@ -144,6 +145,7 @@ def _compiled(schema: Schema) -> tuple[list[Finding], tuple[str, ...]]:
             "Take it out, or send strict: false.",
         )
         for issue in grammar.report.unenforced
+        if issue.reason != NO_SOURCE  # which requests bring along
     ], tuple(grammar.report.bounds)
 
 
