@@ -25,7 +25,7 @@ from grammar.marks import TEXT, Marks
 from grammar.nodes import Closure, Context, Node, Stack
 from grammar.regular import RegexBuilder, Rx
 from grammar.safe import Even
-from grammar.schema.merge import NumberSpec, Spec, StringSpec, WordsSpec
+from grammar.schema.merge import ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
 from grammar.strings import JsonStrings
 from grammar.style import COMPACT, FIXED, Style
 from grammar.walk import Free
@@ -92,9 +92,9 @@ class DialectWriter(GuardedWriter):
         self.names.add(name)
         return super().key(name)
 
-    def scalar(self, spec: WordsSpec | StringSpec | NumberSpec) -> Node:
+    def scalar(self, spec: WordsSpec | StringSpec | ExtractSpec | NumberSpec) -> Node:
         workspace, dialect = self.workspace, self._dialect
-        if isinstance(spec, NumberSpec):
+        if isinstance(spec, NumberSpec | ExtractSpec):
             return super().scalar(spec)
         found: list[tuple[Automaton, int]] = []
         if isinstance(spec, WordsSpec):

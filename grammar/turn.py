@@ -163,6 +163,7 @@ class _Maker:
             compiler.run()
             nodes = compiler.nodes()
         self._take(value, compiler.report())
+        compiler.release()
         return nodes, value.dialect.styles(writer.names, self._styles)
 
     def _arguments(
