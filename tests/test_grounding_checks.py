@@ -250,6 +250,6 @@ def test_a_large_source_is_read_in_time(unit: str) -> None:
     found = check(value, rules(None, option), source)
     assert time.process_time() - began < 5, "it takes some tenths of a second"
     assert [each.pointer for each in found] == ["/a", "/b", "/c", "/d"]
-    began = time.perf_counter()
+    began = time.process_time()
     check(value, rules(None, option), source)
-    assert time.perf_counter() - began < 0.5, "what was read once is kept"
+    assert time.process_time() - began < 0.5, "what was read once is kept"

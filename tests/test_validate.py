@@ -200,9 +200,9 @@ def test_reasons_are_found_in_bounded_time(name: str, depth: int) -> None:
     for _ in range(depth):
         value = {"a": value} if name == "names" else [value]
     validator = AnswerValidator(DOUBLING[name])
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = validator.check(value)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
     assert found.valid is False
     assert len(found.violations) >= 1
 
