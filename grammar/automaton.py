@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grammar.safe import Even
     from grammar.trie import Rests, TokenTrie
     from grammar.vocabulary import Vocabulary
-    from grammar.walk import Free, Walk
+    from grammar.walk import Free, Less, Walk
 
 Outcome = int | str
 DEAD = -1
@@ -113,6 +113,10 @@ class Automaton:
         the ``exceptions``; None where that is not known at once."""
         return None
 
+    def is_ascii(self, key: Any) -> bool:
+        """Whether no byte from 0x80 on may follow; asked where ``spans`` says something."""
+        return False
+
     def loops(self, state: int) -> bool:
         """Whether every plain token leads from the state to itself."""
         return False
@@ -131,6 +135,10 @@ class Automaton:
 
     def own_walk(self, state: int, vocabulary: Vocabulary, rests: Rests) -> Walk | None:
         """The walk from a state, where the terminal has a way of its own to make it."""
+        return None
+
+    def less(self, key: Any) -> Less | None:
+        """The state whose walks these are, but for some words (see ``bodies.py``)."""
         return None
 
     def tokens(self, state: int) -> Collection[int]:

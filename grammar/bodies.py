@@ -24,7 +24,7 @@ from grammar.masks import Mask, pack_bool
 from grammar.regular import RegexBuilder
 from grammar.strings import JsonStrings
 from grammar.trie import IntArray, Rests
-from grammar.walk import FEW, Free, Walk
+from grammar.walk import FEW, Free, Less, Walk
 
 if TYPE_CHECKING:
     from grammar.vocabulary import Vocabulary
@@ -96,6 +96,49 @@ class FreeBodies:
             found = self._walks[key] = self._make(free, at, scan, (least, most), hits, passed)
             self._bytes += found.memory_bytes()
         return found
+
+    def without(self, whole: Walk, less: Less, rests: Rests) -> Walk:
+        """A walk of strings, without what ends some words; the walk itself if that is nothing."""
+        trie = self._trie
+        at: Rests | None = rests
+        for byte in less.opening:
+            at = trie.step(at, byte) if at is not None else None
+        if at is None:
+            return whole
+        closers = self._scan(at).closers
+        ended: list[int] = []
+        left: set[int] = set()
+        for word in less.words:
+            for part in closers.get(word, ()):
+                here: Rests | None = part
+                for byte in less.closing[1:]:
+                    assert here is not None
+                    ended += trie.ids_at(here)
+                    here = trie.step(here, byte)
+                    if here is None:
+                        break
+                else:
+                    assert here is not None
+                    ended += trie.ids_at(here)
+                    left.update((here,) if isinstance(here, int) else here.nodes)
+        if not ended and not left:
+            return whole
+        exits = []
+        for label, after in whole.exits:
+            nodes = (after,) if isinstance(after, int) else after.nodes
+            kept = [node for node in nodes if node not in left]
+            if kept:
+                exits.append((label, after if len(kept) == len(nodes) else trie.union(kept)))
+        mask, ids = whole.mask, whole.ids
+        if ended:
+            gone = np.array(ended, dtype=np.int32)
+            ids = ids[~np.isin(ids, gone)]
+            if mask is not None:
+                flags = np.zeros(self._size, dtype=bool)
+                flags[gone] = True
+                mask = mask & ~pack_bool(flags)
+                mask.flags.writeable = False
+        return Walk(ids, mask, tuple(exits))
 
     def _make(
         self,

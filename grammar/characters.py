@@ -158,6 +158,9 @@ class Characters(Automaton):
             (low, min(high, 0x7F), ("body", target)) for low, high, target in ranges if low < 0x80
         ]
 
+    def is_ascii(self, key: Any) -> bool:
+        return self._safety.is_ascii(key[1])
+
     # -- what the walks ask ---------------------------------------------------------------------
 
     def _saturated_key(self, key: Any) -> Hashable:

@@ -7,7 +7,7 @@ these words", which needs no regular expression and says of itself what others m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 MAX_SCALAR = 0x10FFFF
@@ -90,6 +90,10 @@ class Excluding:
         """The strings that may follow a character."""
         return self._child(char) if char in self._children else ANYTHING
 
+    def firsts(self) -> list[str]:
+        """The characters that words begin with, ascending."""
+        return sorted(self._children)
+
     def transitions(self) -> tuple[tuple[int, int, Language], ...]:
         """Every character may follow; only a declared name's next one is still of interest."""
         result: list[tuple[int, int, Language]] = []
@@ -116,6 +120,119 @@ class Excluding:
 
 
 ANYTHING = Excluding(())
+
+
+class Without:
+    """A language without some words: a state of both at once. Compared by identity.
+
+    This is a difference that makes no new regular expressions: what lies off the words' trie is the
+    language itself.
+    """
+
+    __slots__ = ("_behind", "_empty", "_roomy", "language", "nullable", "rest")
+
+    def __init__(self, language: Language, rest: Excluding) -> None:
+        self.language = language
+        self.rest = rest
+        self.nullable = language.nullable and rest.nullable
+        self._behind: dict[tuple[Language, str], Without] = {}
+        self._empty: bool | None = None
+        self._roomy: bool | None = None
+
+    def behind(self, target: Language, char: str) -> Language:
+        """What follows a character that leads the language to ``target``."""
+        rest = self.rest.behind(char)
+        if not rest.words:
+            return target
+        found = self._behind.get((target, char))
+        if found is None:
+            found = self._behind[target, char] = Without(target, rest)
+        return found
+
+    def _branches(self) -> Iterator[tuple[int, int, Language, str | None]]:
+        """The transitions; with a character where they stay on the words' trie."""
+        chars = self.rest.firsts()
+        at = 0
+        for low, high, target in self.language.transitions():
+            while at < len(chars) and ord(chars[at]) < low:
+                at += 1
+            start = low
+            while at < len(chars) and ord(chars[at]) <= high:
+                code = ord(chars[at])
+                if start < code:
+                    yield start, code - 1, target, None
+                yield code, code, self.behind(target, chars[at]), chars[at]
+                start = code + 1
+                at += 1
+            if start <= high:
+                yield start, high, target, None
+
+    def transitions(self) -> tuple[tuple[int, int, Language], ...]:
+        """As of the language, but for the words' characters."""
+        return tuple(
+            (low, high, target)
+            for low, high, target, char in self._branches()
+            if char is None or not target.is_empty()
+        )
+
+    def is_universal(self) -> bool:
+        """Never: some word is left out."""
+        return False
+
+    def is_empty(self) -> bool:
+        """Whether the language has no other words."""
+        if self._empty is None:
+            self._empty = True
+            pending: list[Without] = [self]
+            while pending and self._empty:
+                state = pending.pop()
+                if state.nullable:
+                    self._empty = False
+                for _, _, target, _ in () if state.nullable else state._branches():
+                    if isinstance(target, Without):
+                        pending.append(target)
+                    else:  # the language leads to no dead ends
+                        self._empty = False
+                        break
+        return self._empty
+
+    def is_roomy(self) -> bool:
+        """Whether it comes to no dead end where the language itself goes on: then leaving out the
+        words only forbids to end where one of them ends."""
+        if self._roomy is None:
+            states = [self]
+            self._roomy = True
+            for state in states:
+                if state.is_empty():
+                    self._roomy = False
+                    break
+                targets = (target for _, _, target, _ in state._branches())
+                states += [t for t in targets if isinstance(t, Without) and t._roomy is None]
+            if self._roomy:
+                for state in states:
+                    state._roomy = True
+        return self._roomy
+
+    def min_length(self) -> int:
+        """Characters of the shortest word that is left."""
+        best: int | None = None
+        level: list[Without] = [self]
+        depth = 0
+        while level and (best is None or depth < best):
+            fresh: list[Without] = []
+            for state in level:
+                if state.nullable:
+                    return depth
+                for _, _, target in state.transitions():
+                    if isinstance(target, Without):
+                        fresh.append(target)
+                    else:
+                        length = depth + 1 + target.min_length()
+                        best = length if best is None else min(best, length)
+            level = fresh
+            depth += 1
+        assert best is not None, "an empty language has no words"
+        return best
 
 
 def _scalars(low: int, high: int) -> Iterable[tuple[int, int]]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 from grammar.any_order import FreeWords
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Automaton, Outcome, RegularAscii
 from grammar.characters import Characters
-from grammar.content import Content, Excluding, Language
+from grammar.content import Content, Excluding, Language, Without
 from grammar.keys import KeyStrings
 from grammar.marks import FIRST, MarkedText, TimedText
 from grammar.regular import Rx
@@ -231,7 +231,7 @@ def _body(content: Content, *, json: bool, marks: Marks = _NO_MARKS) -> list[Pie
     language, least, most = content
     if language is None:
         return [Fill(least)]
-    if isinstance(language, Excluding):
+    if isinstance(language, Excluding | Without):
         return _along(language, language.min_length(), json=json, marks=marks)
     assert isinstance(language, Rx)
     length = language.min_length()

@@ -20,7 +20,7 @@ from grammar.content import Content
 from grammar.regular import RegexBuilder
 from grammar.safe import Even
 from grammar.strings import JsonStrings
-from grammar.walk import Free
+from grammar.walk import Free, Less
 
 VAGUE = 0
 """The label of a key whose text is not known; real texts are numbered from 1."""
@@ -82,6 +82,9 @@ class KeyStrings(JsonStrings):
         spans = super().spans(inner) if flavour != _KNOWN else None
         return spans and [(low, high, (flavour, after, b"")) for low, high, after in spans]
 
+    def is_ascii(self, key: Any) -> bool:
+        return super().is_ascii(key[1])
+
     def even(self, key: Any) -> Even | None:
         return super().even(key[1])
 
@@ -91,6 +94,11 @@ class KeyStrings(JsonStrings):
     def free(self, key: Any) -> Free | None:
         found = super().free(key[1])
         return found._replace(ended=True) if found and key[0] == _OPEN_ENDED else found
+
+    def less(self, key: Any) -> Less | None:
+        flavour, inner, raw = key
+        found = super().less(inner)
+        return None if found is None else found._replace(key=(flavour, found.key, raw))
 
     def candidates(self, key: Any) -> Iterable[int] | None:
         return super().candidates(key[1])

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.charset import SCALAR_RANGES, SPACE, WHITE_SPACE
+from grammar.rx import Kind, Rx
 
 if TYPE_CHECKING:
     from grammar.content import Content
@@ -53,11 +54,12 @@ class Even(NamedTuple):
 
 class _Step(NamedTuple):
     """The plain characters that may follow, and the contents behind them. ``mixed``: some of those
-    beyond ASCII may and some may not; ``odd``: an odd one may."""
+    beyond ASCII may and some may not; ``odd``: an odd one may; ``beyond``: any beyond ASCII may."""
 
     live: int
     mixed: bool
     odd: bool
+    beyond: bool
     targets: tuple[tuple[int, Content], ...]
 
 
@@ -84,6 +86,10 @@ class Safety:
         return found
 
     def _search(self, start: Content) -> tuple[int, int]:
+        counted = self._counted(start)
+        if counted is not None:
+            self._safe[start] = counted
+            return counted
         safe = self._step(start).live
         while True:
             depth, levels, fewer = self._spread(start, safe)
@@ -121,6 +127,10 @@ class Safety:
             levels.append(fresh)
         return len(levels) - 1, levels, safe
 
+    def is_ascii(self, content: Content) -> bool:
+        """Whether no character beyond ASCII may follow."""
+        return not self._step(content).beyond
+
     def even(self, content: Content) -> Even | None:
         """What tells all plain tokens at once, where a content is even, at least behind the first
         character."""
@@ -139,12 +149,26 @@ class Safety:
         chars, depth, odd = found
         return Even(step.live, chars, min(depth + 1, ENDLESS), odd or step.odd)
 
+    def _counted(self, content: Content) -> tuple[int, int] | None:
+        """(characters, depth) of one class of characters that is only counted, known at once."""
+        language, _, most = content
+        if not isinstance(language, Rx) or language.kind is not Kind.REPEAT:
+            return None
+        if language.parts[0].kind is not Kind.CHARS:
+            return None
+        bounds = (ENDLESS if bound is None else bound for bound in (language.hi, most))
+        return self._step(content).live, min(*bounds, ENDLESS)
+
     def _evenness(self, start: Content) -> tuple[int, int, bool] | None:
         """(the plain characters that may stand here and at all later places, how many in a row,
         whether an odd one may); None where they are not the same everywhere."""
         if start in self._even:
             return self._even[start]
         step = self._step(start)
+        counted = self._counted(start)
+        if counted is not None and not step.mixed:
+            found = self._even[start] = (*counted, step.odd)
+            return found
         if step.mixed:
             self._even[start] = None
             return None
@@ -170,12 +194,12 @@ class Safety:
                 break
             seen.update(fresh)
             levels.append(fresh)
-        found = None if depth is None else (step.live, depth, odd)
-        self._even[start] = found
-        if found is not None and depth == ENDLESS:
+        even = None if depth is None else (step.live, depth, odd)
+        self._even[start] = even
+        if even is not None and depth == ENDLESS:
             for content in seen:
-                self._even[content] = found
-        return found
+                self._even[content] = even
+        return even
 
     def _behind(self, level: list[Content], chars: int, seen: set[Content]) -> list[Content]:
         """The contents not seen yet that some characters lead to from those of a level."""
@@ -206,7 +230,7 @@ class Safety:
                 live &= ~BEYOND
             mixed = 0 < beyond < _BEYOND_COUNT
             pairs = tuple((bits, target) for target, bits in targets.items())
-            found = self._steps[content] = _Step(live, mixed, odd > 0, pairs)
+            found = self._steps[content] = _Step(live, mixed, odd > 0, beyond + odd > 0, pairs)
         return found
 
 

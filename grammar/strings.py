@@ -15,10 +15,10 @@ from typing import Any
 
 from grammar.automaton import NOT_ACCEPTING
 from grammar.characters import CONTINUATION, Characters
-from grammar.content import MAX_SCALAR, Content, Excluding
+from grammar.content import MAX_SCALAR, Content, Excluding, Without
 from grammar.regular import RegexBuilder
 from grammar.safe import Even
-from grammar.walk import Free
+from grammar.walk import Free, Less
 
 _SHORT = {0x22: 0x22, 0x5C: 0x5C, 0x2F: 0x2F, 0x62: 8, 0x66: 12, 0x6E: 10, 0x72: 13, 0x74: 9}
 _HEX = {b: int(chr(b), 16) for b in b"0123456789abcdefABCDEF"}
@@ -194,6 +194,19 @@ class JsonStrings(Characters):
                 return None
             words = language.words
         return Free(opening, least, most, words, self._closing)
+
+    def less(self, key: Any) -> Less | None:
+        kind = key[0]
+        if kind != "body" and kind != "open":
+            return None
+        language, least, most = key[-1]
+        if not isinstance(language, Without) or least or most is not None:
+            return None
+        if not language.is_roomy():
+            return None
+        opening = self._opening[key[1] :] if kind == "open" else b""
+        whole = self._simplify(Content(language.language, 0, None))
+        return Less((*key[:-1], whole), opening, language.rest.words, self._closing)
 
     def representative(self, key: Any) -> Hashable:
         if key[0] in ("open", "close"):

@@ -106,6 +106,8 @@ class StepTable:
         for byte in automaton.exceptions:
             row[byte] = automaton.step(state, byte)
         self.after[at, :0x80] = row
+        if automaton.is_ascii(automaton.key(state)):
+            self.after[at, 0x80:] = _DEAD
 
 
 _DEAD = -1  # as ``automaton.DEAD``; that module imports this one

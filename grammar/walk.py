@@ -14,7 +14,7 @@ few may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -47,6 +47,16 @@ class Free(NamedTuple):
     words: tuple[str, ...]
     closing: bytes
     ended: bool = False
+
+
+class Less(NamedTuple):
+    """A string between ``opening`` and ``closing`` that goes as from the state of ``key``, but is
+    none of ``words``."""
+
+    key: Hashable
+    opening: bytes
+    words: tuple[str, ...]
+    closing: bytes
 
 
 class Walk:
@@ -92,6 +102,13 @@ def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests 
         if own is not None:
             automaton.keep_walk(state, rests, own, 100 + own.memory_bytes())
             return own
+        less = automaton.less(automaton.key(state))
+        if less is not None:
+            whole = walk(automaton, automaton.state(less.key), vocabulary, rests)
+            found = vocabulary.bodies.without(whole, less, rests)
+            size = 100 if found is whole else 100 + found.memory_bytes()
+            automaton.keep_walk(state, rests, found, size)
+            return found
         free = automaton.free(automaton.key(state))
         if free is not None:
             found = vocabulary.bodies.walk(free, rests)

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii
-from grammar.content import Content, Excluding
+from grammar.content import Content, Excluding, Without
 from grammar.keys import KeyStrings
 from grammar.marks import MarkedText, TimedText
 from grammar.regular import RegexBuilder, Rx
@@ -167,9 +167,10 @@ class Workspace:
             return content._replace(language=Excluding(sorted(seen)))
         if isinstance(language, Excluding):
             return content._replace(language=Excluding(sorted({*language.words, *seen})))
-        assert isinstance(language, Rx)
-        words = self.builder.literals(sorted(seen))
-        return content._replace(language=self.builder.difference(language, words))
+        if isinstance(language, Without):
+            words = Excluding(sorted({*language.rest.words, *seen}))
+            return content._replace(language=Without(language.language, words))
+        return content._replace(language=Without(language, Excluding(sorted(seen))))
 
     def text(self, *, last: bool) -> PlainText:
         """Plain text; ``last``: nothing can follow it."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from json.encoder import encode_basestring
 
 from grammar.charset import CharSet
-from grammar.content import Content, Excluding
+from grammar.content import Content, Excluding, Without
 from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBuilder, Rx
 from grammar.schema.merge import ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
@@ -89,6 +89,10 @@ class GuardedWriter(Writer):
             return content._replace(language=self.guard)
         if isinstance(language, Excluding):
             language = builder.complement(builder.literals(language.words))
+        if isinstance(language, Without):
+            words = builder.literals(language.rest.words)
+            assert isinstance(language.language, Rx)
+            language = builder.difference(language.language, words)
         assert isinstance(language, Rx)
         return content._replace(language=builder.intersect(language, self.guard))
 

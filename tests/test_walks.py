@@ -7,7 +7,7 @@ import pytest
 
 from grammar import Vocabulary, compile_json_schema
 from grammar.automaton import Automaton
-from grammar.content import Content, Excluding
+from grammar.content import Content, Excluding, Language, Without
 from grammar.ecma import parse_search
 from grammar.keys import KeyStrings
 from grammar.regular import RegexBuilder
@@ -76,6 +76,56 @@ def test_free_strings_walk_as_their_automaton_does(
                 check(keys, state, rests)
                 state = keys.step(state, byte)
             check(keys, state, rests)
+
+
+@pytest.mark.parametrize("pattern", ["^[a-z, ]*$", "^(a|ab|name|é)$", "^.*$", "^[^/]+$", "m"])
+@pytest.mark.parametrize(("opening", "closing"), [(b'"', b'"'), (b', "', b'": ')])
+def test_languages_without_words_walk_as_their_automaton_does(
+    pattern: str, opening: bytes, closing: bytes
+) -> None:
+    builder = RegexBuilder()
+    language = parse_search(builder, pattern)
+    strings = JsonStrings(builder, VOCABULARY.longest, opening, closing)
+    keys = KeyStrings(builder, VOCABULARY.longest, opening, closing)
+    quick = 0
+    for words in (["a"], ["a", "ab", "name"], list(WORDS)):
+        content = Content(Without(language, Excluding(words)), 0, None)
+        exact = builder.difference(language, builder.literals(words))
+        assert strings.is_possible(content) != exact.is_empty()
+        if exact.is_empty():
+            continue
+        assert content.language is not None
+        assert content.language.min_length() == exact.min_length()
+        for text in (*WORDS, "m", "ame", "abc", "a,b"):
+            kept = exact.matches(text)
+            at: Language = content.language
+            for char in text:
+                rows = [t for low, high, t in at.transitions() if low <= ord(char) <= high]
+                assert len(rows) < 2
+                if not rows:
+                    assert not kept
+                    break
+                at = rows[0]
+            else:
+                assert at.nullable == kept
+        for automaton, state in (
+            (strings, strings.state(("open", 0, content))),
+            (keys, keys.representative_of(keys.begin(content))),
+            (keys, keys.begin(content, completed=False)),
+        ):
+            at_key = state
+            for byte in opening + b"a":
+                quick += automaton.less(automaton.key(at_key)) is not None
+                for rests in some_rests():
+                    found = walk(automaton, at_key, VOCABULARY, rests)
+                    same = automaton.representative_of(at_key)
+                    direct = _Walker(automaton, VOCABULARY).run(same, rests)
+                    assert meaning(found) == meaning(direct), (words, automaton.key(at_key), rests)
+                after = automaton.step(at_key, byte)
+                if after < 0:
+                    break
+                at_key = after
+    assert quick or language.max_length() is not None  # of few words none may be left
 
 
 COUNTED = [

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from grammar.content import ANYTHING, Content, Excluding
+from grammar.content import ANYTHING, Content, Excluding, Language, Without
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
@@ -203,7 +203,7 @@ def _extras(
         undeclared = Excluding(names) if names else ANYTHING
         return (ExtraSpec(Content(undeclared, 0, None), conjunction),)
     languages, builder = merger.languages, merger.languages.builder
-    start = builder.complement(builder.literals(names))
+    start = builder.universe
     for rule in key_rules:
         start = builder.intersect(start, languages.of_keys(merger, (rule,)))
     result = []
@@ -216,13 +216,27 @@ def _extras(
             if not here and extra is not None:
                 here = [extra]
             places.update(dict.fromkeys(here))
-        result.append(ExtraSpec(Content(language, 0, None), tuple(places)))
+        content = _undeclared(language, names)
+        if content is not None:
+            result.append(ExtraSpec(content, tuple(places)))
         if some is not None:
-            inside = builder.intersect(language, some[0])
-            if not inside.is_empty():
+            content = _undeclared(builder.intersect(language, some[0]), names)
+            if content is not None:
                 witnesses = tuple(dict.fromkeys((*places, some[1])))
-                result.append(ExtraSpec(Content(inside, 0, None), witnesses, witness=True))
+                result.append(ExtraSpec(content, witnesses, witness=True))
     return tuple(result)
+
+
+def _undeclared(language: Rx, names: tuple[str, ...]) -> Content | None:
+    """The keys of a language that are not declared; None if there are none."""
+    if language.is_empty():
+        return None
+    kept: Language = language
+    if names:
+        kept = Without(language, Excluding(names))
+        if kept.is_empty():
+            return None
+    return Content(kept, 0, None)
 
 
 def _classes(
@@ -253,10 +267,7 @@ def _countable(merger: Merger, spec: ObjectSpec, schemas: Schemas) -> ObjectSpec
     if spec.least <= sum(spec.required) or not spec.extras:
         return spec
     try:
-        endless = any(
-            not isinstance(e.content.language, Rx) or e.content.language.max_length() is None
-            for e in spec.extras
-        )
+        endless = any(_is_endless(e.content.language) for e in spec.extras)
     except RegexBudgetError:
         endless = False
     if endless:
@@ -265,3 +276,9 @@ def _countable(merger: Merger, spec: ObjectSpec, schemas: Schemas) -> ObjectSpec
     reason = "the keys that may be added are finitely many and are not counted"
     merger.report(Issue("minProperties", merger.document.origin(pointer), reason))
     return replace(spec, least=sum(spec.required))
+
+
+def _is_endless(language: Language | None) -> bool:
+    if isinstance(language, Without):
+        language = language.language
+    return not isinstance(language, Rx) or language.max_length() is None
