@@ -26,7 +26,7 @@ from parsing.inverse import CALLS, Beginning, Inverse, Region
 from parsing.shapes import Mark, NotInvertible
 from server.turn_arguments import arguments_value, dialect_of
 from server.turn_delimiters import GAP, LINE, bar, needle, read, split, written
-from server.turn_tools import Mode, Tool, arguments_schema, calls_schema
+from server.turn_tools import Mode, Tool, arguments_schema, calls_schema, never_a_call
 
 CONTENT = "content"
 _ANY: Part = parts.Free(())
@@ -238,6 +238,9 @@ class Plan:
         if wanted is None:
             return self._free_body(region)
         watched = list(region.closes) if region.opens else self._watched()
+        if isinstance(wanted, JsonValue) and not region.opens and self.wishes.mode != "none":
+            for mark in watched:
+                wanted = never_a_call(wanted, mark)
         self.values.append(replace(wanted, barred=_barred(watched)))
         return _seq(GAP, parts.Value(len(self.values) - 1), GAP)
 
@@ -390,6 +393,8 @@ class Plan:
             value = self._value(JsonValue(schema, barred, origins, dialect=dialect))
         else:
             value = self._value(arguments_value(tool, calls.content, barred))
+            if not calls.content.strip:
+                return value
         return _seq(GAP, value, GAP)
 
     def _value(self, value: ValueSource) -> Part:

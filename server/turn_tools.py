@@ -6,12 +6,14 @@ stands around it is `turn_plan`'s.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from grammar.turn_parts import Origin
+from grammar.turn_parts import JsonValue, Origin
 from parsing.inverse import Call, Member
+from parsing.shapes import Mark, needed
 
 Mode = Literal["none", "auto", "required"]
 
@@ -99,6 +101,31 @@ def calls_schema(call: Call, tools: Sequence[Tool]) -> tuple[dict[str, Any], tup
     schema = {"$defs": {f"a{i}": _parameters(t) for i, t in enumerate(tools)}, "anyOf": options}
     origins = ((f"/$defs/a{i}", tool.pointer, tool.strict) for i, tool in enumerate(tools))
     return _draft(schema, tools), tuple(origins)
+
+
+def never_a_call(value: JsonValue, mark: Mark) -> JsonValue:
+    """The value without the objects that a call's opener takes for a call.
+
+    Where nothing but its keys tells that an object is a call (`"name"` and `"parameters"`), content
+    must not have all of them.
+    """
+    texts = [] if mark.ahead is None or mark.needle else needed(mark.ahead)
+    keys = [key for text in texts for key in _KEY.findall(text)]
+    if not keys:
+        return value
+    base = {"$id": "http://content.invalid/"}
+    schema = value.schema
+    if isinstance(schema, Mapping) and "$id" not in schema:
+        schema = {**base, **schema}
+    origins = tuple((f"/$defs/content{at}", shown, strict) for at, shown, strict in value.origins)
+    both = {"type": "object", "required": keys}
+    whole = {"$defs": {"content": schema}, "allOf": [{"$ref": "#/$defs/content"}, {"not": both}]}
+    if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
+        whole = {"$schema": schema["$schema"], **whole}
+    return replace(value, schema=whole, origins=origins)
+
+
+_KEY = re.compile(r'"(\w+)"')
 
 
 def _call_schema(order: Sequence[Member], at: int, tool: Tool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ generation is then free, and the parser reads what comes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ from grammar import (
     Issue,
     Marks,
     SchemaError,
+    UnsatisfiableSchemaError,
     Vocabulary,
     compile_turn,
 )
@@ -102,42 +103,40 @@ def turn_grammar(
             chosen = _callable(template, inverse, chosen, issues)
             mode = mode if chosen else _without_calls(mode, inverse)
         wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
-        turn = Plan(inverse, _marks(vocabulary), wishes, begins).turn()
     except NotInvertible as reason:
-        return TurnGrammar(None, str(reason), begins=begins)
+        return TurnGrammar(None, str(reason), tuple(issues), begins=begins)
 
     def make() -> Grammar:
-        options: dict[str, Any] = {"whitespace": whitespace, "budget": budget}
+        def compiled(wanted: Wishes) -> Grammar:
+            plan = Plan(inverse, _marks(vocabulary), wanted, begins)
+            return compile_turn(plan.turn(), vocabulary, whitespace=whitespace, budget=budget)
+
         try:
-            return compile_turn(turn, vocabulary, **options)
+            return compiled(wishes)
         except SchemaError:
             left_out: list[Issue] = []
-            tools = tuple(_enforceable(tool, vocabulary, cache, left_out) for tool in chosen)
-            if tools == chosen:
+            wanted = _salvaged(wishes, compiled, vocabulary, cache, left_out)
+            if wanted == wishes:
                 raise
-        wanted = replace(wishes, tools=tools)
-        grammar = compile_turn(
-            Plan(inverse, _marks(vocabulary), wanted, begins).turn(), vocabulary, **options
-        )
+        grammar = compiled(wanted)
         report = grammar.report
         grammar.report = replace(report, unenforced=(*report.unenforced, *left_out))
         return grammar
 
-    result = cache.get_made(
-        "turn",
-        {
-            "template": dict(template.source),
-            "content": None if content is None else [type(content).__name__, asdict(content)],
-            "tools": [asdict(tool) for tool in chosen],
-            "mode": mode,
-            "parallel": parallel,
-            "reasoning": wishes.reasoning,
-            "begins": asdict(begins),
-            "whitespace": whitespace,
-        },
-        vocabulary,
-        make,
-    )
+    source = {
+        "template": dict(template.source),
+        "content": None if content is None else [type(content).__name__, asdict(content)],
+        "tools": [asdict(tool) for tool in chosen],
+        "mode": mode,
+        "parallel": parallel,
+        "reasoning": wishes.reasoning,
+        "begins": asdict(begins),
+        "whitespace": whitespace,
+    }
+    try:
+        result = cache.get_made("turn", source, vocabulary, make)
+    except NotInvertible as reason:
+        return TurnGrammar(None, str(reason), tuple(issues), begins=begins)
     return TurnGrammar(
         grammar=result.grammar.limited(reasoning_limit),
         issues=(*issues, *result.grammar.report.unenforced),
@@ -151,6 +150,53 @@ def turn_grammar(
 @lru_cache(maxsize=8)
 def _marks(vocabulary: Vocabulary) -> Marks:
     return Marks(vocabulary)
+
+
+def _salvaged(
+    wishes: Wishes,
+    compiled: Callable[[Wishes], Grammar],
+    vocabulary: Vocabulary,
+    cache: GrammarCache,
+    issues: list[Issue],
+) -> Wishes:
+    """What is left of wishes that can't be compiled as they are; what is not becomes issues.
+
+    A tool that is not strict takes any object where its schema can't be compiled, and one whose
+    arguments can't be written in the model's format can't be called.
+
+    Raises:
+        NotInvertible: the content by itself is fine, or no tool is left that must be called.
+    """
+    content = wishes.content
+    if content is not None and wishes.mode != "none":
+        alone = replace(wishes, mode="none", tools=())
+        compiled(alone)  # raises where the content itself is at fault
+    tools = []
+    for tool in wishes.tools:
+        usable = _enforceable(tool, vocabulary, cache, issues)
+        try:
+            compiled(replace(wishes, content=None, mode="required", tools=(usable,)))
+        except UnsatisfiableSchemaError as error:
+            if _is_unsatisfiable(usable, vocabulary, cache):
+                raise
+            pointer = f"/tools/{tool.place}/function"
+            issues.append(Issue("parameters", pointer, error.message))
+        else:
+            tools.append(usable)
+    if content is not None and tuple(tools) == wishes.tools:
+        raise NotInvertible(f"field {CALLS!r}: content of this schema is read as a call")
+    if not tools and wishes.mode == "required":
+        raise NotInvertible(f"field {CALLS!r}: no tool's arguments can be written")
+    return replace(wishes, tools=tuple(tools), mode=wishes.mode if tools else "none")
+
+
+def _is_unsatisfiable(tool: Tool, vocabulary: Vocabulary, cache: GrammarCache) -> bool:
+    """Whether nothing fits a tool's parameters, in whatever format."""
+    try:
+        cache.get_json_schema(dict(tool.parameters), vocabulary, strict=False)
+    except SchemaError:
+        return True
+    return False
 
 
 def _enforceable(
