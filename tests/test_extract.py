@@ -28,7 +28,10 @@ from grammar import (
 from grammar import extract as extract_module
 from grammar.cache import schema_key
 from grammar.passages import UNITS, Passages
+from grammar.turn_parts import JsonValue
+from server.turns import turn_grammar
 from tests.grammar_support import VOCABULARY, accepts, compiled, ids_of
+from tests.turn_support import TEMPLATES, read, vocabulary_of, walk
 
 SOURCE = 'Dr. Ana said "hi\\there" to 日本 on 3.5 May.\nIt was 😀 fun! Was it? Yes.\tThe end'
 
@@ -456,8 +459,8 @@ def test_the_shared_workspace_keeps_nothing_of_a_source() -> None:
 
     def use(seed: int) -> weakref.ref[Any]:
         grammar = compile_json_schema(schema, vocabulary, source=long_text(2000, seed))
-        for walk in range(4):
-            written(grammar, walk, check_masks=False)
+        for way in range(4):
+            written(grammar, way, check_masks=False)
         return weakref.ref(grammar._own[0])
 
     for seed in range(20):
@@ -499,3 +502,41 @@ def test_the_source_is_part_of_the_key_where_it_counts() -> None:
     assert accepts(one.grammar, '"bc"')
     assert not accepts(two.grammar, '"bc"')
     assert cache.get_json_schema(schema_of(), VOCABULARY, source="abc").grammar is one.grammar
+
+
+# -- inside a turn ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["qwen3", "glm4_5", "functiongemma"])
+@pytest.mark.parametrize("special", [True, False], ids=["tokens", "text"])
+def test_a_passage_within_a_turn_holds_nothing_that_ends_its_region(
+    name: str, special: bool
+) -> None:
+    source = 'Say "ab" and <tool_call> or <|im_end|>, then <|im_start|> 12.'
+    schema = {"type": "object", "properties": {"q": schema_of()}, "required": ["q"],
+              "additionalProperties": False}  # fmt: skip
+    vocabulary = vocabulary_of(name, special=special)
+    made = turn_grammar(
+        TEMPLATES[name],
+        vocabulary=vocabulary,
+        cache=GrammarCache(),
+        content=JsonValue(schema, source=source),
+    )
+    if made.grammar is None:
+        pytest.skip(f"{name} is not read backwards: {made.reason}")
+    for seed in range(12):
+        text = walk(made.grammar.start(), random.Random(seed), steps=60)
+        content = json.loads(read(name, text)["content"])
+        assert content["q"] in source
+        assert content["q"]
+
+
+def test_a_turn_without_a_source_says_so() -> None:
+    with pytest.raises(UnsupportedSchemaError) as error:
+        turn_grammar(
+            TEMPLATES["qwen3"],
+            vocabulary=vocabulary_of("qwen3", special=True),
+            cache=GrammarCache(),
+            content=JsonValue(schema_of()),
+        )
+    assert "no source" in error.value.issues[0].reason

@@ -17,6 +17,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from grammar.passages import is_unspaced
+
 _SAME = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′ʼ‹›", "'"),  # noqa: RUF001
@@ -27,9 +29,6 @@ _SAME = str.maketrans(
     }
 )
 _BLANKS = re.compile(r"\s+")
-#: Scripts without spaces between words: Thai to Lao, Myanmar, Khmer, and East Asia.
-_UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0xD7FF),
-             (0xF900, 0xFAFF), (0xFF66, 0xFFDC), (0x20000, 0x3FFFF))  # fmt: skip
 
 
 def normal(text: str) -> str:
@@ -57,5 +56,4 @@ def _joined(left: str, right: str) -> bool:
 def _is_word(char: str) -> bool:
     if not (char.isalnum() or char == "_" or unicodedata.combining(char)):
         return False
-    code = ord(char)
-    return not any(low <= code <= high for low, high in _UNSPACED)
+    return not is_unspaced(char)
