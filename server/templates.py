@@ -17,6 +17,7 @@ Read next: `server/prompt.py`, `parsing/`.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from parsing import (
     load_template,
     load_template_file,
 )
+from parsing.inverse import inverse_of
 from server.callreaders import CallFormat, tool_typing
 from server.calls import ToolCalls
 from server.deltas import (
@@ -44,6 +46,8 @@ from server.engine.engine import Engine
 from server.growing import TextRule
 from server.prompt import ChatTemplate, guarded_spellings
 from server.settings import Settings
+
+_LOG = logging.getLogger("gabarito.api")
 
 #: Where the response templates are, inside `config/`.
 DIRECTORY = "response_templates"
@@ -102,8 +106,11 @@ def answer_templates_for(chat_template: ChatTemplate, settings: Settings) -> Ans
     Raises:
         TemplateSettingError, ResponseTemplateError: one of them can't be used.
     """
+    own = response_template_for(chat_template, settings)
+    for fault in inverse_of(own).faults:
+        _LOG.warning("the response template can't be read backwards: %s", fault)
     return AnswerTemplates(
-        own=response_template_for(chat_template, settings),
+        own=own,
         named={file.name: file.template for file in template_files(settings)},
         fallback=fallback_format(settings),
         native=chat_template.knows_tools or settings.model.response_template is not None,
