@@ -228,13 +228,15 @@ class AnswerTemplates:
         return made
 
 
-def reasons(template: ResponseTemplate, chat_template: ChatTemplate, prompt: str) -> bool:
+def reasons(
+    template: ResponseTemplate, chat_template: ChatTemplate, prompt: str, *, asked: bool = False
+) -> bool:
     """Whether the model may think before it answers: its response template knows reasoning, and its
-    chat template, or the prompt, writes what opens it. (One response template serves a family, of
-    which only some models think.)"""
+    chat template, or the prompt, writes what opens it, or it was `asked` to. (One response template
+    serves a family, of which only some models think.)"""
     for name in REASONING_FIELDS & template.fields.keys():
         opener = template.fields[name].open
-        if opener is None:
+        if opener is None or asked:
             return True
         needed = [(text,) for text in opener.literals] or opener.needs or [("",)]
         for chain in needed:

@@ -105,7 +105,7 @@ async def bind(served: Served, wanted: ChatCompletionRequest, asked: Wanted | No
         values=bool(wanted.options.include_value_events),
     )
     limit = wanted.reasoning_limit
-    thinks = bool(limit) or reasons(template, served.chat_template, prompt.text)
+    thinks = reasons(template, served.chat_template, prompt.text, asked=bool(limit))
     formatted = answer_format.is_structured and (thinks or template.implicit is None)
     if offer is None and not formatted and not (thinks and limit is not None):
         return binding

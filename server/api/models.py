@@ -254,12 +254,13 @@ class CompletionRequest(SampledRequest):
                 "log-probabilities, which this server doesn't compute.",
                 "logprobs",
             )
-        if self.options.include_region_events:
-            raise refuse(
-                "unsupported_value",
-                "Unsupported value: 'stream_options.include_region_events' is for chat only.",
-                "stream_options.include_region_events",
-            )
+        for name in ("include_region_events", "include_value_events"):
+            if getattr(self.options, name):
+                raise refuse(
+                    "unsupported_value",
+                    f"Unsupported value: 'stream_options.{name}' is for chat only.",
+                    f"stream_options.{name}",
+                )
         return self
 
 

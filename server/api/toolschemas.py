@@ -67,13 +67,17 @@ def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
 
 def unenforced(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> list[dict[str, Any]]:
     """The issues that are about tools, by tool, with pointers into its parameters; `checked`: the
-    finished arguments are checked against the keyword."""
+    finished arguments are checked against the keyword. A tool whose name the model's format can't
+    write is never called: an issue of the keyword `name`."""
     listed = []
     for issue in issues:
         for place, tool in enumerate(tools):
-            prefix = f"/tools/{place}/function/parameters"
-            if issue.pointer == prefix or issue.pointer.startswith(prefix + "/"):
-                pointer = issue.pointer.removeprefix(prefix)
+            function = f"/tools/{place}/function"
+            parameters = f"{function}/parameters"
+            if issue.pointer == function:
+                listed.append({"tool": tool.name, **issue_dict(issue), "checked": True})
+            elif issue.pointer == parameters or issue.pointer.startswith(parameters + "/"):
+                pointer = issue.pointer.removeprefix(parameters)
                 told = issue_dict(Issue(issue.keyword, pointer, issue.reason))
                 checked = AnswerValidator(tool.schema_).checks(issue.keyword, pointer)
                 listed.append({"tool": tool.name, **told, "checked": checked})
