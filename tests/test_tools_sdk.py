@@ -61,7 +61,7 @@ def test_parse_with_tools_of_pydantic_models(client: openai.OpenAI) -> None:
     [call] = choice.message.tool_calls or []
     assert call.id.startswith("call_")
     assert isinstance(call.function.parsed_arguments, GetWeather | Convert)
-    assert answer.gabarito["tools"] == {"enforced": True}  # type: ignore[attr-defined]
+    assert answer.gabarito["tools"] == {"enforced": True, "valid": True}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -229,7 +229,8 @@ def test_errors_name_the_tool(client: openai.OpenAI) -> None:
 
 # --- many requests, many formats ------------------------------------------------------------------
 
-FORMATS = ("hermes", "mistral", "nemotron")
+#: JSON in tags, XML, and calls in Python's spelling.
+FORMATS = ("hermes", "qwen3_coder", "lfm2")
 REQUESTS = 100
 
 
@@ -247,11 +248,11 @@ async def test_a_hundred_requests_in_three_formats_all_come_back_as_valid_calls(
             "messages": user(question),
             "tools": tools,
             "tool_choice": "required",
-            "parallel_tool_calls": number % 4 == 0,
+            "parallel_tool_calls": False,
             "response_template": template,
             "temperature": 1.0,
             "seed": number,
-            "max_tokens": 150,
+            "max_tokens": 300,
         }
         async with limit:
             response = await client.post(f"{live_server}/v1/chat/completions", json=body)
@@ -265,17 +266,13 @@ async def test_a_hundred_requests_in_three_formats_all_come_back_as_valid_calls(
         [choice] = answer["choices"]
         _, tools = TOOL_SETS[number % len(TOOL_SETS)]
         schemas = {each["function"]["name"]: each["function"]["parameters"] for each in tools}
-        calls = choice["message"]["tool_calls"]
-        cut_off = choice["finish_reason"] == "length"
-        assert not cut_off or number % 4 == 0, "only many calls can be too many"
-        assert choice["finish_reason"] == "tool_calls" or cut_off
-        for call in calls[: -1 if cut_off else None]:
-            jsonschema.validate(
-                json.loads(call["function"]["arguments"]),
-                schemas[call["function"]["name"]],
-                format_checker=jsonschema.FormatChecker(),
-            )
-        assert "invalid" not in answer["gabarito"]["tools"]
-        assert answer["gabarito"]["tools"]["enforced"] is True
+        assert choice["finish_reason"] == "tool_calls"
+        [call] = choice["message"]["tool_calls"]
+        jsonschema.validate(
+            json.loads(call["function"]["arguments"]),
+            schemas[call["function"]["name"]],
+            format_checker=jsonschema.FormatChecker(),
+        )
+        assert answer["gabarito"]["tools"] == {"enforced": True, "valid": True}
         seen.add((template, number % len(TOOL_SETS)))
     assert len(seen) == len(FORMATS) * len(TOOL_SETS), "every set of tools in every format"
