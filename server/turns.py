@@ -168,7 +168,9 @@ def _salvaged(
         NotInvertible: the content by itself is fine, or no tool is left that must be called.
     """
     content = wishes.content
-    if content is not None and wishes.mode != "none":
+    if wishes.mode == "none":
+        return wishes  # there is nothing but the content to be at fault
+    if content is not None:
         alone = replace(wishes, mode="none", tools=())
         compiled(alone)  # raises where the content itself is at fault
     tools = []

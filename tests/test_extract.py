@@ -532,11 +532,12 @@ def test_a_passage_within_a_turn_holds_nothing_that_ends_its_region(
 
 
 def test_a_turn_without_a_source_says_so() -> None:
+    schema = {"type": "object", "properties": {"q": schema_of()}}
     with pytest.raises(UnsupportedSchemaError) as error:
         turn_grammar(
             TEMPLATES["qwen3"],
             vocabulary=vocabulary_of("qwen3", special=True),
             cache=GrammarCache(),
-            content=JsonValue(schema_of()),
+            content=JsonValue(schema),
         )
     assert "no source" in error.value.issues[0].reason
