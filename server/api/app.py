@@ -1,6 +1,6 @@
 """The HTTP application: which address leads where, and what happens at start and end.
 
-    RequestId ─▶ CORS (if set) ─▶ ErrorNet ─▶ routes ─▶ handlers
+    RequestId ─▶ Counting ─▶ CORS (if set) ─▶ ErrorNet ─▶ routes ─▶ handlers
 
 Invariant: no logic of its own. A handler takes the request and the runtime and gives a response;
 whatever it raises becomes an error envelope in `server/api/errors.py`.
@@ -24,6 +24,7 @@ from starlette.responses import Response
 from server.api import chat, completions, misc, schemas
 from server.api.docs import DESCRIPTION, add_request_bodies, json_body
 from server.api.errors import to_api_error
+from server.api.metrics import Counting
 from server.api.middleware import HEADER, ErrorNet, RequestId
 from server.api.models import (
     ChatCompletionRequest,
@@ -63,7 +64,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
-        middleware=_middleware(settings),
+        middleware=_middleware(settings, runtime),
         exception_handlers={HTTPException: _answer_http_error},
     )
     app.state.runtime = runtime
@@ -103,6 +104,11 @@ def _add_own_routes(app: FastAPI, runtime: Runtime) -> None:
         """Whether the process lives, and its figures."""
         return await misc.health(runtime)
 
+    @app.get("/metrics", tags=["Server"])
+    async def metrics() -> Response:
+        """The server's figures, for Prometheus."""
+        return runtime.metrics.response()
+
     @app.get("/ready", tags=["Server"])
     async def ready() -> Response:
         """Whether the model is loaded (503 until then)."""
@@ -135,8 +141,8 @@ async def _answer_http_error(_: Request, error: Exception) -> Response:
     return to_api_error(error).response()
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
-    layers = [Middleware(RequestId)]
+def _middleware(settings: Settings, runtime: Runtime) -> list[Middleware]:
+    layers = [Middleware(RequestId), Middleware(Counting, metrics=runtime.metrics)]
     if settings.server.cors_origins:
         layers.append(
             Middleware(

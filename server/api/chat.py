@@ -183,7 +183,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         extension.warn(warning)
     running: Choices | HeldChoices
     if loop is None and (grounding is None or grounding.on_ungrounded != "null"):
-        running = Choices(served.engine, requests)
+        running = Choices(served.engine, requests, observe=served.observe)
     else:
         running = HeldChoices(
             served.engine,
@@ -193,6 +193,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
             extension=extension,
             loop=loop,
             prompter=partial(prompt_again, served, wanted),
+            observe=served.observe,
         )
     kind = "chat.completion.chunk" if wanted.stream else "chat.completion"
     return _Answer(

@@ -135,7 +135,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
         for each in with_seeds(sampling, count)
     ]
     try:
-        running = Choices(served.engine, requests)
+        running = Choices(served.engine, requests, observe=served.observe)
     except ContextOverflowError as error:
         overflow = to_api_error(error)
         overflow.param = "prompt"

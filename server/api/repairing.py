@@ -66,12 +66,14 @@ class HeldChoices:
         extension: Extension,
         loop: RepairLoop | None = None,
         prompter: Prompter,
+        observe: Callable[[Finished], None] = lambda end: None,
     ) -> None:
         """Submit the first attempts.
 
         Args:
             reader: makes a reader of one answer.
             extension: is told what becomes known of each choice.
+            observe: is told of the end of every attempt.
             loop: decides about further attempts, of a single choice; None: there are none.
 
         Raises:
@@ -88,7 +90,8 @@ class HeldChoices:
         self._prompter = prompter
         self._cancelled = False
         self._stopping = False
-        self._running = Choices(engine, requests)
+        self._observe = observe
+        self._running = Choices(engine, requests, observe=observe)
 
     def cancel(self) -> None:
         """Stop whatever runs, and begin nothing more."""
@@ -183,7 +186,7 @@ class HeldChoices:
             raise ClientGoneError
         self._requests[0] = replace(self._requests[0], prompt=prompt, max_tokens=step.max_tokens)
         try:
-            self._running = Choices(self._engine, self._requests)
+            self._running = Choices(self._engine, self._requests, observe=self._observe)
         except (ContextOverflowError, BudgetTooSmallError) as error:
             raise _failed(loop, GiveUp("context_exhausted"), self.spent) from error
         if self._stopping:

@@ -35,14 +35,23 @@ class ClientGoneError(Exception):
 class Choices:
     """The generations of one request, read as one stream."""
 
-    def __init__(self, engine: Engine, requests: Sequence[GenerationRequest]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[GenerationRequest],
+        *,
+        observe: Callable[[Finished], None] = lambda end: None,
+    ) -> None:
         """Submit all of `requests`; if one is refused, none stays.
+
+        `observe` is told of every regular end.
 
         Raises:
             QueueFullError, ContextOverflowError, InvalidRequestError: from the engine.
         """
         self._events: asyncio.Queue[tuple[int, GenerationEvent]] = asyncio.Queue()
         self._generations: list[Generation] = []
+        self._observe = observe
         try:
             for request in requests:
                 self._generations.append(engine.submit(request))
@@ -84,6 +93,8 @@ class Choices:
                     raise RequestTimeoutError(seconds) from None
                 if isinstance(event, Failed):
                     raise event.error
+                if isinstance(event, Finished):
+                    self._observe(event)
                 yield index, event
                 running -= isinstance(event, Finished)
         finally:

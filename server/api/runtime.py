@@ -25,10 +25,12 @@ from grammar import Budget, GrammarCache
 from grammar.warm import warm_up
 from parsing import ResponseTemplate
 from server.api.errors import ApiError, NotReadyError
+from server.api.metrics import Metrics
 from server.api.structured import FormatCompiler
 from server.catalogue import served_name
 from server.engine.engine import Engine
 from server.engine.loading import load_engine
+from server.engine.types import EngineStats, Finished
 from server.fetch import cache_dir, resolve_model
 from server.lint import DIALECTS_FILE, Dialect, load_dialects
 from server.prompt import ChatTemplate
@@ -72,6 +74,7 @@ class Served:
     dialects     what is known of other servers' JSON Schema, by name
     fingerprint  `system_fingerprint` of the answers: changes with the model
     created      seconds since the epoch
+    observe      is told of the regular end of every generation
     """
 
     name: str
@@ -84,6 +87,7 @@ class Served:
     settings: Settings
     fingerprint: str
     created: int
+    observe: Callable[[Finished], None]
 
     def require_model(self, name: str) -> None:
         """Check the `model` of a request.
@@ -126,18 +130,19 @@ def local_runtime(settings: Settings, engine: Engine | None = None) -> Runtime:
     dialects = load_dialects(settings.config_file(DIALECTS_FILE))
 
     def load() -> Served:
-        name = served_name(settings)
+        name, observe = served_name(settings), runtime.metrics.answer
         if engine is not None:
-            return serve_engine(name, engine, settings, dialects)
-        served = serve_engine(name, _load_engine(settings), settings, dialects)
+            return serve_engine(name, engine, settings, dialects, observe)
+        served = serve_engine(name, _load_engine(settings), settings, dialects, observe)
         _settle(served)
         return served
 
-    return Runtime(
+    runtime = Runtime(
         load,
         max_body_bytes=settings.server.max_body_bytes,
         dialects=dialects,
     )
+    return runtime
 
 
 def _load_engine(settings: Settings) -> Engine:
@@ -160,7 +165,11 @@ def _settle(served: Served) -> None:
 
 
 def serve_engine(
-    name: str, engine: Engine, settings: Settings, dialects: Mapping[str, Dialect]
+    name: str,
+    engine: Engine,
+    settings: Settings,
+    dialects: Mapping[str, Dialect],
+    observe: Callable[[Finished], None],
 ) -> Served:
     """Make everything that is made once for a loaded engine.
 
@@ -189,6 +198,7 @@ def serve_engine(
             f"{engine.info.name}\0{engine.vocabulary.fingerprint}".encode()
         ).hexdigest()[:12],
         created=int(time.time()),
+        observe=observe,
     )
 
 
@@ -208,11 +218,18 @@ class Runtime:
         """
         self.max_body_bytes = max_body_bytes
         self.dialects = dict(dialects or {})
+        self.metrics = Metrics(self._engine_stats, self._cache_stats)
         self._load = load
         self._lock = threading.Lock()
         self._state = State.LOADING
         self._served: Served | None = None
         self._reason = "The model is being loaded."
+
+    def _engine_stats(self) -> EngineStats | None:
+        return None if self._served is None else self._served.engine.stats()
+
+    def _cache_stats(self) -> dict[str, int] | None:
+        return None if self._served is None else self._served.formats.stats()
 
     @property
     def state(self) -> State:
