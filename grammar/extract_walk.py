@@ -60,29 +60,28 @@ class _Found:
     def __init__(self, trie: TokenTrie) -> None:
         self._trie = trie
         self._stays = np.zeros(len(trie), dtype=bool)
-        self._leaves = np.zeros(len(trie), dtype=bool)
+        self._closes = np.zeros(len(trie), dtype=bool)
 
     def stay(self, nodes: Nodes | list[int] | tuple[int, ...]) -> None:
         """Tokens that end at these nodes stay."""
         self._stays[nodes] = True
 
     def close(self, nodes: Nodes) -> None:
-        """The closing quote may follow: tokens that end with it stay, and longer ones leave."""
-        if len(nodes):
-            closed = self._trie.down(nodes, np.full(len(nodes), _QUOTE, dtype=np.uint8))
-            closed = closed[closed >= 0]
-            self._stays[closed] = True
-            self._leaves[closed] = True
+        """The closing quote may follow at these nodes."""
+        self._closes[nodes] = True
 
     def walk(self, size: int) -> Walk:
         """What was found, as a walk over a vocabulary of ``size`` tokens."""
         trie = self._trie
+        closing = np.flatnonzero(self._closes)
+        left = trie.down(closing, np.full(len(closing), _QUOTE, dtype=np.uint8))
+        left = left[left >= 0]
+        self._stays[left] = True  # where the token ends with the quote; longer ones leave
         nodes = np.flatnonzero(self._stays)
         ends = trie.ends[nodes]
         nodes, ends = nodes[ends > 0], ends[ends > 0]
         starts = np.repeat(trie.low[nodes] - (np.cumsum(ends) - ends), ends)
         ids = trie.order[starts + np.arange(len(starts), dtype=np.int32)]
-        left = np.flatnonzero(self._leaves)
         left = left[trie.child[left + 1] > trie.child[left]]
         exits: tuple[tuple[int, Rests], ...] = tuple((0, node) for node in left.tolist())
         if len(ids) <= FEW:

@@ -40,8 +40,10 @@ _MONTHS = (
 )
 _NUMBERS = {name: month for month, names in enumerate(_MONTHS, 1) for name in names.split()}
 _NAMES = "|".join(sorted(_NUMBERS, key=len, reverse=True))
-_ISO = re.compile(r"(?<![\w./-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\w/-]|\.\d)(?!:)|"
-                  r"(?<![\w./-])(\d{4})-(\d\d)-(\d\d)(?=T\d\d)")  # fmt: skip
+_ISO = re.compile(
+    r"(?<![\w./-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\w/-]|\.\d)(?!:)"
+    r"|(?<![\w.-])(\d{4})-(\d\d)-(\d\d)(?=T\d\d|/\d{4}-|(?![\w/:-]|\.\d))"  # also of an interval
+)
 _COMPACT = re.compile(r"(?<![\w./-])((?:19|20)\d\d)(\d\d)(\d\d)(?=T\d|(?![\w/-]|\.\d))")
 _NUMERIC = re.compile(r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d)")
 _MONTH_YEAR = re.compile(r"(?<![\w./-])(?:(\d{1,2})[/-](\d{4})|(\d{4})[/-](\d{1,2}))(?![\w/-])")

@@ -58,6 +58,7 @@ _PERCENT = re.compile(
     rf"(?:{BLANK}|\s)*(?:%|per\s?cent\b|percent\b|pct\b|por\s+c(?:ento|iento|ien)\b|p\.\s?c\.)",
     re.IGNORECASE,
 )
+_TO = re.compile(rf"{BLANK}?-{BLANK}?\d[\d.,]*")  # the rest of a range
 _PERMILLE = re.compile(rf"{BLANK}*‰")
 _MINUS_WORD = re.compile(r"\b(?:minus|negative|menos|negativos?)\s+\Z", re.IGNORECASE)
 _MINUS = re.compile(
@@ -220,7 +221,8 @@ def _signed(text: str, number: Stated, previous: int) -> tuple[Fraction, ...]:
         values = (*values, *negative) if _BULLET.search(before) else negative
     elif _MINUS_WORD.search(before):
         values = tuple(-value for value in values)
-    if _PERCENT.match(text, number.end):
+    rest = _TO.match(text, number.end)
+    if _PERCENT.match(text, rest.end() if rest else number.end):
         values = (*values, *(value / 100 for value in values))
     elif _PERMILLE.match(text, number.end):
         values = (*values, *(value / 1000 for value in values))
