@@ -25,6 +25,7 @@ from grammar.errors import (
     NoLegalContinuation,
     SchemaBudgetError,
     SchemaError,
+    StepBudgetError,
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Report",
     "SchemaBudgetError",
     "SchemaError",
+    "StepBudgetError",
     "UnsatisfiableSchemaError",
     "UnsupportedSchemaError",
     "Vocabulary",

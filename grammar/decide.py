@@ -192,6 +192,7 @@ def _settle_automaton(builder: RegexBuilder, node: Rx) -> None:
     sources: dict[Rx, list[Rx]] = {node: []}
     queue = deque((node,))
     while queue:
+        builder.breathe()
         state = queue.popleft()
         for _, _, target in raw_transitions(builder, state):
             if target not in sources:
@@ -201,6 +202,7 @@ def _settle_automaton(builder: RegexBuilder, node: Rx) -> None:
     layer = [state for state in sources if state.nullable]
     distances = dict.fromkeys(layer, 0)
     for distance in count(1):
+        builder.breathe()
         layer = [source for state in layer for source in sources[state]]
         layer = [state for state in dict.fromkeys(layer) if state not in distances]
         if not layer:
@@ -349,10 +351,11 @@ class Layers:
     def _place(self, index: int) -> int:
         """The stored layer that equals layer `index`, made on demand."""
         while self._loop is None and index >= len(self._accepts):
-            following = frozenset(
-                target for state in self._last for _, _, target in state.transitions()
-            )
+            last = self._last
+            following = frozenset(target for state in last for _, _, target in state.transitions())
             self._builder.spend(1 + len(following))
+            if self._last is not last:
+                continue  # somebody else went on with it in between
             if following in self._seen:
                 self._loop = self._seen[following]
             else:

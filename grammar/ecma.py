@@ -236,7 +236,9 @@ class _Compiler:
         for unknown, (block, stay) in zip(unknowns, rest.contexts(), strict=True):
             if not unknown.parts:
                 again = self.compile(body, Rest(block, builder.empty, unknowns[1:]))
-                builder.define(unknown, builder.union(stay, again.origin))
+                solution = builder.union(stay, again.origin)
+                if not unknown.parts:  # nobody who compiles the same has found it meanwhile
+                    builder.define(unknown, solution)
         return rest.rebuilt(list(unknowns))
 
     def _assertion(self, symbol: str, rest: Rest) -> Rest:

@@ -9,6 +9,7 @@
     │   └── SchemaBudgetError              compiling it would cost more than the budget
     ├── GrammarSourceError (also ValueError)   a pattern, choices or a GBNF text is at fault
     ├── NoLegalContinuation                no token may follow: a bug, or a proof
+    ├── StepBudgetError                    a mask would take more work than one step may
     └── IllegalToken                       a token was advanced that the mask forbids
 
 Anything else that leaves this package is a bug.
@@ -106,6 +107,19 @@ class NoLegalContinuation(GrammarError):
 
     def __init__(self, state: str) -> None:
         super().__init__(f"no token of the vocabulary can continue: {state}")
+        self.state = state
+
+
+class StepBudgetError(GrammarError):
+    """A mask, or taking a token, would take more work than one step may; the matcher is unchanged.
+
+    ``limit`` is the number of steps of regular-language work; ``state`` describes where the grammar
+    stands.
+    """
+
+    def __init__(self, limit: int, state: str) -> None:
+        super().__init__(f"one step would take more than {limit} steps of pattern work: {state}")
+        self.limit = limit
         self.state = state
 
 

@@ -19,7 +19,7 @@ from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import as_content
-from grammar.schema.compile import UNLIMITED_FUEL, Budget
+from grammar.schema.compile import Budget
 from grammar.style import COMPACT
 from grammar.text import OneOf
 from grammar.vocabulary import Vocabulary
@@ -60,7 +60,7 @@ def compile_regex(pattern: str, vocabulary: Vocabulary, *, budget: Budget | None
         if language.is_empty():
             raise GrammarSourceError("the pattern matches no text", problem="unsatisfiable")
         node = _last_text(workspace, language)
-        return _grammar(vocabulary, (node,), Report(enforced=("regex",)))
+        return _grammar(vocabulary, workspace, (node,), Report(enforced=("regex",)))
 
 
 def compile_choice(choices: Sequence[str], vocabulary: Vocabulary) -> Grammar:
@@ -86,7 +86,13 @@ def compile_choice(choices: Sequence[str], vocabulary: Vocabulary) -> Grammar:
         node = Terminal(terminal, terminal.start())
         own_bytes = sum(map(len, words)) + 64 * len(words)
         return Grammar(
-            vocabulary, (node,), 0, (COMPACT,), Report(enforced=("choice",)), own_bytes=own_bytes
+            vocabulary,
+            (node,),
+            0,
+            (COMPACT,),
+            Report(enforced=("choice",)),
+            workspace=workspace,
+            own_bytes=own_bytes,
         )
 
 
@@ -109,7 +115,7 @@ def compile_gbnf(text: str, vocabulary: Vocabulary, *, budget: Budget | None = N
     with _compiling(vocabulary, limit) as workspace:
         compiled = compile_rules(text, workspace, _Tokens(vocabulary), limit.rules)
         report = Report(enforced=("grammar",), bounds=compiled.notes)
-        return _grammar(vocabulary, compiled.nodes, report, compiled.root)
+        return _grammar(vocabulary, workspace, compiled.nodes, report, compiled.root)
 
 
 def compile_free_text(
@@ -132,7 +138,7 @@ def compile_free_text(
             with_one = builder.concat(builder.universe, found, builder.universe)
             language = builder.complement(with_one)
         node = _last_text(workspace, language)
-        return _grammar(vocabulary, (node,), Report(enforced=("text",)))
+        return _grammar(vocabulary, workspace, (node,), Report(enforced=("text",)))
 
 
 class _Tokens:
@@ -176,15 +182,11 @@ def _encoded(text: str) -> bytes:
 @contextmanager
 def _compiling(vocabulary: Vocabulary, budget: Budget) -> Iterator[Workspace]:
     """The workspace, locked, with fuel for one compilation."""
-    with vocabulary.workspace.lock:
-        workspace = vocabulary.current_workspace()
-        workspace.builder.refuel(budget.regex_steps)
-        try:
+    try:
+        with vocabulary.compiling(budget.regex_steps) as workspace:
             yield workspace
-        except RegexBudgetError as error:
-            raise GrammarSourceError(str(error), problem="too complex") from None
-        finally:
-            workspace.builder.refuel(UNLIMITED_FUEL)
+    except RegexBudgetError as error:
+        raise GrammarSourceError(str(error), problem="too complex") from None
 
 
 def _last_text(workspace: Workspace, language: Rx) -> Node:
@@ -194,6 +196,10 @@ def _last_text(workspace: Workspace, language: Rx) -> Node:
 
 
 def _grammar(
-    vocabulary: Vocabulary, nodes: Sequence[Node], report: Report, root: int = 0
+    vocabulary: Vocabulary,
+    workspace: Workspace,
+    nodes: Sequence[Node],
+    report: Report,
+    root: int = 0,
 ) -> Grammar:
-    return Grammar(vocabulary, nodes, root, (COMPACT,), report)
+    return Grammar(vocabulary, nodes, root, (COMPACT,), report, workspace=workspace)

@@ -27,6 +27,7 @@ from grammar.style import Style
 from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
 from grammar.walk import FEW, Walk, combine, walk
+from grammar.workspace import Workspace
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
 MAX_STATES = 50_000
@@ -81,10 +82,16 @@ class Machine:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, rules: Sequence[Node], root: int, styles: Sequence[Style]
+        self,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        rules: Sequence[Node],
+        root: int,
+        styles: Sequence[Style],
     ) -> None:
+        """``workspace``: the one that the rules' terminals are from."""
         self.vocabulary = vocabulary
-        self.context = Context(vocabulary.workspace, rules)
+        self.context = Context(workspace, rules)
         self._states: dict[tuple[frozenset[Leaf], bool], State] = {}
         self._after: dict[tuple[Stack, Outcome], Behind] = {}
         self._mask_bytes = 0

@@ -8,19 +8,25 @@ read without a lock, what is new is made under the workspace's lock.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from grammar.errors import IllegalToken, Issue, NoLegalContinuation
+from grammar.errors import IllegalToken, Issue, NoLegalContinuation, StepBudgetError
 from grammar.machine import Machine, State
 from grammar.masks import Mask
 from grammar.nodes import Node, Terminal
+from grammar.regular import UNLIMITED, RegexBudgetError
 from grammar.style import Style
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
+from grammar.workspace import Workspace
+
+MAX_STEPS = 100_000
+"""Steps of regular-language work (some microseconds each) that one mask or token may take."""
 
 MAX_OWN_STATES = 100_000
 
@@ -49,17 +55,21 @@ class Grammar:
         root: int,
         styles: Sequence[Style],
         report: Report,
+        *,
+        workspace: Workspace | None = None,
         own_bytes: int = 0,
     ) -> None:
-        """``own_bytes``: an estimate of what terminals hold that no other grammar shares."""
+        """``workspace``: where the rules' terminals are from, if not from the vocabulary's present
+        one; ``own_bytes``: an estimate of what terminals hold that no other grammar shares."""
         self.vocabulary = vocabulary
         self.report = report
         self.region_limit: int | None = None
         self._own_bytes = own_bytes
         terminals = (node.automaton for node in rules if isinstance(node, Terminal))
         self._own = tuple(dict.fromkeys(each for each in terminals if each.private))
-        with vocabulary.workspace.lock:
-            self._machine = Machine(vocabulary, rules, root, styles)
+        workspace = vocabulary.workspace if workspace is None else workspace
+        with workspace.lock:
+            self._machine = Machine(vocabulary, workspace, rules, root, styles)
 
     def start(self) -> Matcher:
         """A matcher before the first token."""
@@ -131,6 +141,20 @@ class Matcher:
         """The vocabulary that token ids refer to."""
         return self._vocabulary
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """The workspace's lock, and fuel for one piece of work."""
+        workspace = self._machine.context.workspace
+        with workspace.lock:
+            builder = workspace.builder
+            builder.refuel(MAX_STEPS)
+            try:
+                yield
+            except RegexBudgetError:
+                raise StepBudgetError(MAX_STEPS, self.describe()) from None
+            finally:
+                builder.refuel(UNLIMITED)
+
     def mask(self) -> Mask:
         """The legal tokens: uint32[ceil(V/32)], bit ``i`` of word ``w`` is token ``32*w + i``.
 
@@ -139,6 +163,8 @@ class Matcher:
         Raises:
             NoLegalContinuation: nothing may follow although the text is not complete, because the
                 vocabulary lacks a byte that the grammar needs.
+            StepBudgetError: finding out would take more than ``MAX_STEPS`` (as in ``advance``,
+                ``is_allowed`` and ``forced_bytes``); the matcher is unchanged.
         """
         state = self._path[-1]
         if self._finished:
@@ -147,7 +173,7 @@ class Matcher:
             return empty
         mask = state.mask
         if mask is None:
-            with self._vocabulary.workspace.lock:
+            with self._working():
                 mask = state.mask if state.mask is not None else self._machine.fill_mask(state)
         if state.stuck:
             raise NoLegalContinuation(self.describe())
@@ -178,7 +204,7 @@ class Matcher:
     def _next(self, state: State, token: int) -> State | None:
         if token in self._vocabulary.eos:
             return state if state.accepts else None
-        with self._vocabulary.workspace.lock:
+        with self._working():
             return self._machine.advance(state, token)
 
     def advance(self, token: int) -> None:
@@ -226,24 +252,26 @@ class Matcher:
         """The bytes that every legal continuation begins with; empty if there is a choice."""
         if self._finished:
             return b""
-        with self._vocabulary.workspace.lock:
+        with self._working():
             return self._machine.forced(self._path[-1])
 
     def distance(self) -> int | None:
         """Bytes of a text that completes the answer, the shortest one known (see ``distance.py``).
 
-        None where none is known.
+        None where none is known, or looking for it takes too much work.
         """
-        with self._vocabulary.workspace.lock:
+        with suppress(StepBudgetError), self._working():
             return 0 if self._finished else self._machine.distance.size(self._hurried())
+        return None
 
     def shortest_end(self) -> tuple[int, ...] | None:
         """Tokens that complete the answer, as few as are known to; without the end token.
 
         None where no end is known, or the vocabulary can't spell it.
         """
-        with self._vocabulary.workspace.lock:
+        with suppress(StepBudgetError), self._working():
             return () if self._finished else self._machine.distance.tokens(self._hurried())
+        return None
 
     def hurry(self) -> None:
         """End the text with a budget that is being written, if there is one, as if that were used
@@ -263,8 +291,9 @@ class Matcher:
         """
         if self._finished or len(tokens) >= len(self._path):
             return None
-        with self._vocabulary.workspace.lock:
+        with suppress(StepBudgetError), self._working():
             return enclosing(self._machine, self._path[-1 - len(tokens)], tokens)
+        return None
 
     def is_inside(self, value: Value) -> bool:
         """Whether the answer may still be within a value that ``value_of`` gave."""

@@ -11,25 +11,34 @@ The method is Brzozowski's (JACM 1964) in the form of Owens, Reppy & Turon (JFP 
 Invariant: every rewriting keeps the language, exactly. Work is metered: `budget` steps are granted
 at birth and by `refuel`, and `RegexBudgetError` stops whoever needs more. Nodes live as long as
 their builder, and they refer to each other in cycles. A builder is not locked: its caller makes
-sure that one thread at a time uses it.
+sure that one thread at a time uses it. Long work can give way (`working`, `breathe`) between one
+node and the next: memo slots hold proved answers only, so it does no harm if they are filled by
+somebody else meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
 
 from grammar import decide, normal_forms
 from grammar.charset import EVERYTHING, CharSet, UnicodeProperties
 from grammar.derivatives import raw_transitions
 from grammar.normal_forms import as_repeat, derive_facts, join_neighbours
 from grammar.rx import Automaton, Kind, RegexBudgetError, Rx, Transition
+from grammar.worklock import WorkLock
 
 __all__ = ["Automaton", "Kind", "RegexBudgetError", "RegexBuilder", "Rx", "Transition"]
 
 DEFAULT_BUDGET: Final = 1_000_000
+#: Fuel for whom nobody counts.
+UNLIMITED: Final = 1 << 60
 #: States that `is_universal` looks at before it says "not known to be".
 UNIVERSAL_LIMIT: Final = 200
+
+
+Account: TypeAlias = "tuple[int, set[Rx], WorkLock | None]"
 
 
 class RegexBuilder:
@@ -37,9 +46,10 @@ class RegexBuilder:
 
     def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
         self._fuel = budget
+        self._lock: WorkLock | None = None
         self._interned: dict[tuple[Hashable, ...], Rx] = {}
         #: Nodes whose emptiness is being decided by way of their lengths; see `grammar.decide`.
-        self.deciding: Final[set[Rx]] = set()
+        self.deciding: set[Rx] = set()
         self.properties: Final = UnicodeProperties()
         self.empty: Final = self._make(Kind.EMPTY)
         self.epsilon: Final = self._make(Kind.EPSILON)
@@ -76,9 +86,41 @@ class RegexBuilder:
         Raises:
             RegexBudgetError: there is not enough left.
         """
+        self._use(steps)
+        self.breathe()
+
+    def _use(self, steps: int) -> None:
         self._fuel -= steps
         if self._fuel < 0:
             raise RegexBudgetError("the regular expression needs more steps than its budget allows")
+
+    @contextmanager
+    def working(self, steps: int, lock: WorkLock | None = None) -> Iterator[None]:
+        """Work on an account of its own: so many steps, and giving way to who waits for the lock.
+
+        Whoever works on the builder in between has another account; what both make is shared.
+        """
+        before = self._account()
+        self._set_account((steps, set(), lock))
+        try:
+            yield
+        finally:
+            self._set_account(before)
+
+    def _account(self) -> Account:
+        return self._fuel, self.deciding, self._lock
+
+    def _set_account(self, account: Account) -> None:
+        self._fuel, self.deciding, self._lock = account
+
+    def breathe(self) -> None:
+        """A safe point: everything shared is whole, and others may work on it now if they wait."""
+        lock = self._lock
+        if lock is not None and lock.is_wanted():
+            mine = self._account()
+            self._set_account((UNLIMITED, set(), None))
+            lock.give_way()
+            self._set_account(mine)
 
     # -- constructors --------------------------------------------------------------------------
 
@@ -111,6 +153,7 @@ class RegexBuilder:
                     spine[-1][1].append((ord(previous[len(spine) - 1]), child))
 
         for word in words:
+            self.breathe()
             shared = 0
             while shared < min(len(word), len(previous)) and word[shared] == previous[shared]:
                 shared += 1
@@ -343,7 +386,7 @@ class RegexBuilder:
         node = self._interned.get(key)
         if node is not None:
             return node
-        self.spend(1)
+        self._use(1)
         node = Rx()
         node.builder, node.ident, node.kind = self, len(self._interned), kind
         node.parts, node.chars, node.lo, node.hi, node.payload = parts, chars, lo, hi, payload

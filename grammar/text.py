@@ -86,17 +86,16 @@ def _lead(char: int) -> int:
 
 
 class OneOf(Automaton):
-    """Exactly one of some byte strings, and then nothing.
+    """Exactly one of some byte strings, and (``last``) then nothing.
 
     Key: ``(low, high, position)``: the words that fit so far are those with indices from ``low`` to
     before ``high`` in sorted order, and ``position`` bytes of them were read. Unlike a trie this
     costs nothing for words that nobody comes near, so there may be a great many.
     """
 
-    is_last = True
-
-    def __init__(self, words: Sequence[bytes]) -> None:
+    def __init__(self, words: Sequence[bytes], *, last: bool = True) -> None:
         super().__init__()
+        self.is_last = last
         self.words = tuple(sorted(words))
         assert self.words
 

@@ -30,7 +30,7 @@ from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Styled
 from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
-from grammar.schema.compile import KEY_ORDERS, UNLIMITED_FUEL, Budget, SchemaCompiler
+from grammar.schema.compile import KEY_ORDERS, Budget, SchemaCompiler
 from grammar.schema.document import Document
 from grammar.style import COMPACT, WHITESPACE_MODES, Style
 from grammar.turn_parts import (
@@ -81,17 +81,15 @@ def compile_turn(
     if whitespace not in WHITESPACE_MODES:
         raise ValueError(f"whitespace must be one of {', '.join(WHITESPACE_MODES)}")
     limit = budget if budget is not None else Budget()
-    with vocabulary.workspace.lock:
-        workspace = vocabulary.current_workspace()
-        workspace.builder.refuel(limit.regex_steps)
-        try:
+    try:
+        with vocabulary.compiling(limit.regex_steps) as workspace:
             maker = _Maker(turn, workspace, Marks(vocabulary), limit, whitespace)
             nodes, root = maker.make()
-        except RegexBudgetError as error:
-            raise GrammarSourceError(str(error), problem="too complex") from None
-        finally:
-            workspace.builder.refuel(UNLIMITED_FUEL)
-        return Grammar(vocabulary, nodes, root, (COMPACT,), maker.report())
+            return Grammar(
+                vocabulary, nodes, root, (COMPACT,), maker.report(), workspace=workspace
+            )
+    except RegexBudgetError as error:
+        raise GrammarSourceError(str(error), problem="too complex") from None
 
 
 class _Maker:

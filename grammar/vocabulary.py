@@ -16,7 +16,8 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -121,6 +122,20 @@ class Vocabulary:
             self.bodies.prepare()
             _ = self.double_key_tokens, self.end_walk, self.below
             general_categories()
+
+    @contextmanager
+    def compiling(self, steps: int) -> Iterator[Workspace]:
+        """The workspace for a new grammar, locked, with so many steps for regular languages.
+
+        The work gives way at the builder's safe points, so others may use the workspace meanwhile.
+
+        Raises:
+            RegexBudgetError: the work needed more steps.
+        """
+        with self.workspace.lock as lock:
+            workspace = self.current_workspace()
+            with workspace.builder.working(steps, lock):
+                yield workspace
 
     @cached_property
     def workspace(self) -> Workspace:

@@ -8,7 +8,7 @@ words' and the vocabulary's, without making the automaton's states.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from grammar.automaton import NOT_ACCEPTING, Automaton, Following
 from grammar.trie import Rests, TokenTrie
@@ -23,12 +23,14 @@ class WordTrie:
 
     __slots__ = ("below", "children", "end", "words")
 
-    def __init__(self, words: Sequence[bytes]) -> None:
+    def __init__(self, words: Sequence[bytes], breathe: Callable[[], None] | None = None) -> None:
         self.words = tuple(words)
         self.children: list[dict[int, int]] = [{}]
         self.end: list[int] = [-1]
         self.below: list[list[int]] = [[]]
         for j, word in enumerate(words):
+            if breathe is not None:
+                breathe()
             node = 0
             self.below[0].append(j)
             for byte in word:

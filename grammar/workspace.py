@@ -6,15 +6,15 @@ generations: when the terminals outgrow the limit the vocabulary gets a new work
 on with the one they were compiled in (regular languages of two builders must never meet) and drop
 it when they die.
 
-Locking: everything here is filled on demand by whichever thread needs it, under ``lock``. Look-ups
+Locking: everything here is filled on demand by whichever thread needs it, under ``lock``, which a
+compilation gives up for a while where others wait (see ``worklock.py``), so what is looked up and
+not found may be there once it was made. Look-ups
 of what is there already (a known mask, a known edge) happen in ``machine.py`` without it.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grammar.automaton import Automaton, RegularAscii
@@ -26,6 +26,7 @@ from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
 from grammar.text import OneToken, PlainText
 from grammar.words import Words, WordTrie
+from grammar.worklock import WorkLock
 
 if TYPE_CHECKING:
     from grammar.bodies import FreeBodies
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from grammar.walk import Walk
 
 DEFAULT_LIMIT = 192 << 20
+MANY_WORDS = 500
+"""Making a trie of more words gives way to others in between."""
 A = TypeVar("A", bound=Automaton)
 
 
@@ -50,9 +53,7 @@ class Workspace:
         self.longest_token = vocabulary.longest
         self._vocabulary_size = vocabulary.size
         self.limit_bytes = limit_bytes
-        self.lock: AbstractContextManager[object] = (
-            threading.RLock() if before is None else before.lock
-        )
+        self.lock: WorkLock = WorkLock() if before is None else before.lock
         self._next_look = 0
         #: Set by the vocabulary; its own walks are forgotten with the generation before.
         self.bodies: FreeBodies | None = None if before is None else before.bodies
@@ -131,7 +132,8 @@ class Workspace:
         """The trie of some distinct words."""
         found = self._tries.get(words)
         if found is None:
-            found = self._tries[words] = WordTrie(words)
+            made = WordTrie(words, self.builder.breathe if len(words) > MANY_WORDS else None)
+            found = self._tries.setdefault(words, made)
         return found
 
     def words(self, trie: WordTrie, opening: bytes = b"", closing: bytes = b"") -> Words:

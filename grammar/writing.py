@@ -19,7 +19,11 @@ from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBuilder, Rx
 from grammar.schema.merge import ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
+from grammar.text import OneOf
 from grammar.workspace import Workspace
+
+MANY_WORDS = 2000
+"""Longer enumerations are kept as a list and not as a trie."""
 
 
 class Writer:
@@ -121,7 +125,11 @@ class GuardedWriter(Writer):
 
 def words_of(workspace: Workspace, texts: tuple[str, ...]) -> Terminal:
     """One of some fixed texts."""
-    words = workspace.words(workspace.trie(tuple(text.encode() for text in texts)))
+    encoded = tuple(text.encode() for text in texts)
+    if len(encoded) > MANY_WORDS:
+        many = workspace.shared(("one of", encoded), lambda: OneOf(encoded, last=False))
+        return Terminal(many, many.start())
+    words = workspace.words(workspace.trie(encoded))
     return Terminal(words, words.start())
 
 

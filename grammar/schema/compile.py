@@ -51,7 +51,6 @@ from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 from grammar.writing import Writer
 
-UNLIMITED_FUEL = 1 << 60
 MAX_LEAVES = 4096
 KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
 
@@ -111,22 +110,18 @@ def compile_json_schema(
         raise SchemaError(f"is no JSON: {error}") from None
     if size > limit.schema_bytes:
         raise SchemaBudgetError(f"{size} bytes; at most {limit.schema_bytes} are compiled")
-    with vocabulary.workspace.lock:
-        workspace = vocabulary.current_workspace()
-        workspace.builder.refuel(limit.regex_steps)
-        try:
-            compiler = SchemaCompiler(
-                document, workspace, limit, KEY_ORDERS[key_order], source=source
-            )
-            compiler.run()
-            if strict and compiler.issues:
-                raise UnsupportedSchemaError(tuple(compiler.issues))
-            nodes = compiler.nodes()
-        finally:
-            workspace.builder.refuel(UNLIMITED_FUEL)
+    with vocabulary.compiling(limit.regex_steps) as workspace:
+        compiler = SchemaCompiler(
+            document, workspace, limit, KEY_ORDERS[key_order], source=source
+        )
+        compiler.run()
+        if strict and compiler.issues:
+            raise UnsupportedSchemaError(tuple(compiler.issues))
+        nodes = compiler.nodes()
         report = compiler.report()
         compiler.release()
-        return Grammar(vocabulary, nodes, 0, WHITESPACE_MODES[whitespace], report)
+        styles = WHITESPACE_MODES[whitespace]
+        return Grammar(vocabulary, nodes, 0, styles, report, workspace=workspace)
 
 
 class SchemaCompiler:
@@ -152,6 +147,7 @@ class SchemaCompiler:
     ) -> None:
         self.object_node = object_node
         self.document = document
+        document.breathe = workspace.builder.breathe
         self.workspace = workspace
         self.budget = budget
         self.writer = Writer(workspace) if writer is None else writer
@@ -169,13 +165,12 @@ class SchemaCompiler:
         self._flattener = Flattener(
             document,
             self._report,
-            lambda left, right: merger.exclusive(left, right),
+            lambda left, right: self._merger.exclusive(left, right),
         )
         flattener = self._flattener
-        merger = Merger(
+        self._merger: Merger = Merger(
             document, languages, self._report, flattener.conjunction, flattener.complement
         )
-        self._merger = merger
 
     def _report(self, issue: Issue) -> None:
         shown = self.document.origin(issue.pointer)
@@ -194,6 +189,7 @@ class SchemaCompiler:
     def finish(self) -> None:
         """Make the rules that were asked for, and all that they need."""
         while self._pending:
+            self.workspace.builder.breathe()
             number, conjunction = self._pending.pop()
             alternatives = tuple(self._flattener.conjunction(conjunction))
             same = self._same.setdefault(alternatives, number)
@@ -362,6 +358,7 @@ class SchemaCompiler:
             seen.add(number)
 
     def _node(self, rule: Rule, good: list[bool]) -> Node:
+        self.workspace.builder.breathe()
         if isinstance(rule, tuple):
             return Choice([part for part in rule if good[part]])
         if isinstance(rule, WordsSpec | StringSpec | ExtractSpec | NumberSpec):

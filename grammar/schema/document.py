@@ -7,7 +7,7 @@ errors and reports show. References outside the document are refused by name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -54,6 +54,10 @@ def join(pointer: str, *parts: str | int) -> str:
     return pointer
 
 
+def _go_on() -> None:
+    """Nobody to give way to."""
+
+
 class Document:
     """A JSON Schema document, and where its ids and anchors are.
 
@@ -76,6 +80,8 @@ class Document:
         self.float_integers = not any(draft in dialect for draft in ("draft-03", "draft-04"))
         #: Up to draft-07 the neighbours of ``$ref`` are ignored.
         self.ref_alone = any(draft in dialect for draft in OLD_DRAFTS)
+        #: Called now and then by whoever works on the document, to give way to others.
+        self.breathe: Callable[[], None] = _go_on
         self._written: dict[str, Any] = {}
         self._by_text: dict[str, str] = {}
         self._origins: dict[str, str] = {}
@@ -185,6 +191,7 @@ class Document:
         Raises:
             SchemaError: what stands there is no schema.
         """
+        self.breathe()
         value = self.get(pointer)
         if not isinstance(value, (dict, bool)):
             raise SchemaError("a schema is an object or a boolean", pointer=pointer)

@@ -86,6 +86,7 @@ class Flattener:
     def _all(self, parts: Iterable[Alternatives], pointer: str) -> Alternatives:
         result: Alternatives | None = None
         for part in parts:
+            self._document.breathe()
             if result is None:
                 result = part
                 continue

@@ -35,7 +35,8 @@ BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
 
 class Languages:
-    """Languages over one workspace; the caller holds its lock.
+    """Languages over one workspace; the caller holds its lock, and says where the schema stood if
+    ``RegexBudgetError`` ends the work.
 
     Args:
         workspace: where languages are kept.
@@ -125,17 +126,14 @@ class Languages:
             return None
         if not parts:
             return Content(None, least, most)
-        try:
-            language = self.builder.intersect(*parts)
-            if language.is_empty():
-                return None
-            if language.is_universal():
-                return Content(None, least, most)
-            bounded = least > 0 or most is not None
-            if bounded and not self.builder.length_window_nonempty(language, least, most):
-                return None
-        except RegexBudgetError as error:
-            raise SchemaBudgetError(str(error), keyword="pattern") from None
+        language = self.builder.intersect(*parts)
+        if language.is_empty():
+            return None
+        if language.is_universal():
+            return Content(None, least, most)
+        bounded = least > 0 or most is not None
+        if bounded and not self.builder.length_window_nonempty(language, least, most):
+            return None
         return Content(language, least, most)
 
     def matches(self, pointer: str, text: str) -> bool:
@@ -192,23 +190,20 @@ class Languages:
         """
         if bounds.is_empty():
             return None
-        try:
-            language = self._keep(
-                ("number", bounds.undivided(), integer), lambda: self._number(bounds, integer)
-            )
-            multiples = [self._multiple(divisor, divided) for divisor in bounds.divisors]
-            found = [language, *(m for m in multiples if m is not None)]
-            language = self.builder.intersect(*found) if len(found) > 1 else language
-            if integer and self._float_integers and not language.is_empty():  # 1.0, Core 4.2.3
-                exact = self._keep("exact", lambda: parse_full(self.builder, EXACT_INTEGER))
-                small = self.builder.intersect(language, exact)
-                written = self.builder.concat(small, self.builder.literal(".0"))
-                language = self.builder.union(language, written)
-            if others:
-                language = self._without(language, others, divided)
-            return None if language.is_empty() else language
-        except RegexBudgetError as error:
-            raise SchemaBudgetError(str(error), keyword="multipleOf") from None
+        language = self._keep(
+            ("number", bounds.undivided(), integer), lambda: self._number(bounds, integer)
+        )
+        multiples = [self._multiple(divisor, divided) for divisor in bounds.divisors]
+        found = [language, *(m for m in multiples if m is not None)]
+        language = self.builder.intersect(*found) if len(found) > 1 else language
+        if integer and self._float_integers and not language.is_empty():  # 1.0, Core 4.2.3
+            exact = self._keep("exact", lambda: parse_full(self.builder, EXACT_INTEGER))
+            small = self.builder.intersect(language, exact)
+            written = self.builder.concat(small, self.builder.literal(".0"))
+            language = self.builder.union(language, written)
+        if others:
+            language = self._without(language, others, divided)
+        return None if language.is_empty() else language
 
     def _without(self, language: Rx, others: Others, pointer: str) -> Rx:
         builder = self.builder

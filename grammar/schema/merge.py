@@ -27,13 +27,15 @@ from grammar.schema.document import NONE, NOT, NOT_MULTIPLE, Document, join
 from grammar.schema.extraction import KEYWORD, NO_SOURCE
 from grammar.schema.flatten import Alternative, Conjunction
 from grammar.schema.languages import Languages
-from grammar.schema.objects import ObjectSpec, merge_objects
+from grammar.schema.objects import ObjectSpec, Schemas, merge_objects
 from grammar.schema.places import contains_bounds, item_places
 from grammar.schema.values import Evaluator, key_of
 
 Way = tuple[Conjunction, tuple[int, ...]]
 MAX_CONTAINS = 3
 MAX_LOOKS = 200
+_REGULAR = ("format", "multipleOf", "pattern", "patternProperties", "propertyNames")
+"""What costs most of the work on regular languages, the likeliest last."""
 ALL_TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 
@@ -130,6 +132,15 @@ class Merger:
             schema = self.document.schema(pointer)
             assert isinstance(schema, dict)
             schemas.append((pointer, schema))
+        try:
+            return self._specs(alternative, schemas)
+        except RegexBudgetError as error:
+            blamed = [(p, k) for p, s in schemas for k in _REGULAR if k in s]
+            pointer, keyword = blamed[-1] if blamed else (alternative[0], "pattern")
+            shown = self.document.origin(pointer)
+            raise SchemaBudgetError(str(error), pointer=shown, keyword=keyword) from None
+
+    def _specs(self, alternative: Alternative, schemas: Schemas) -> list[Spec]:
         types, integer = self._types(schemas)
         plain = integer and not self.document.float_integers
         for pointer, schema in schemas:
@@ -175,6 +186,7 @@ class Merger:
         result: list[Spec] = []
         seen: set[str] = set()
         for value in values:
+            self.languages.builder.breathe()
             if not all(self.evaluator.holds_locally(p, value) for p in alternative):
                 continue
             key = key_of(value)

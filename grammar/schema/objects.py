@@ -139,6 +139,7 @@ def _declared(merger: Merger, schemas: Schemas, names: Iterable[str]) -> Iterato
         for pointer, schema in schemas
     ]
     for name in names:
+        merger.document.breathe()
         places: dict[str, None] = {}
         for pointer, declared, patterns, extra in tables:
             found = [join(pointer, "properties", name)] if name in declared else []

@@ -8,7 +8,7 @@ but 1 != true). Keywords that are reported as not enforced count as satisfied.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,8 @@ from grammar.schema import keywords as kw
 from grammar.schema.bounds import bounds_of, exact, others_of
 from grammar.schema.document import AT, NONE, NOT, SOME_KEY, Document, join
 from grammar.schema.places import contains_bounds, extra_place, item_places
+
+_LISTING = frozenset({"const", "enum", NONE})
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -79,6 +81,7 @@ class Evaluator:
         self._document = document
         self._string_matches = string_matches
         self._key_matches = key_matches
+        self._lists: dict[str, tuple[list[frozenset[str]], frozenset[str]]] = {}
 
     def holds(self, pointer: str, value: Any) -> bool:
         """Whether the subschema accepts the value, combinators included."""
@@ -114,6 +117,24 @@ class Evaluator:
                 return False
         return self._depends(schema, pointer, value) and self.holds_locally(pointer, value)
 
+    def _keys(self, values: Iterable[Any]) -> Iterator[str]:
+        for value in values:
+            self._document.breathe()
+            yield key_of(value)
+
+    def _listed(
+        self, schema: dict[str, Any], pointer: str
+    ) -> tuple[list[frozenset[str]], frozenset[str]]:
+        """The keys of the values that are allowed, in each listing, and of those that are not.
+
+        Lists may be long and are asked for each of their values, so they are read once.
+        """
+        found = self._lists.get(pointer)
+        if found is None:
+            allowed = [frozenset(self._keys(listed)) for listed in kw.listed(schema, pointer)]
+            found = self._lists[pointer] = allowed, frozenset(self._keys(schema.get(NONE, ())))
+        return found
+
     def _depends(self, schema: dict[str, Any], pointer: str, value: Any) -> bool:
         if not isinstance(value, dict):
             return True
@@ -136,11 +157,11 @@ class Evaluator:
         types = kw.types(schema, pointer)
         if types is not None and not types & type_of(value):
             return False
-        for listed in kw.listed(schema, pointer):
-            if not any(equal(each, value) for each in listed):
+        if not schema.keys().isdisjoint(_LISTING):
+            key = key_of(value)
+            allowed, barred = self._listed(schema, pointer)
+            if key in barred or not all(key in keys for keys in allowed):
                 return False
-        if any(equal(v, value) for v in schema.get(NONE, ())):
-            return False
         if isinstance(value, str):
             return self._string(schema, pointer, value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -6,6 +6,7 @@
     grammar.SchemaError & co.     400, param `response_format`, the keywords in the message
     grammar.GrammarSourceError    400, param `response_format` (a pattern, choices, a grammar)
     grammar.NoLegalContinuation   500 with the grammar's state
+    grammar.StepBudgetError       500, likewise
     server.prompt.ChatTemplateError, server.engine.errors.*, pydantic's ValidationError, HTTP errors
     anything else                 500 that says nothing of the inside; the log has it
 
@@ -32,6 +33,7 @@ from grammar import (
     NoLegalContinuation,
     SchemaBudgetError,
     SchemaError,
+    StepBudgetError,
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )
@@ -147,6 +149,15 @@ def to_api_error(
                 f"The grammar allows no token here, so the answer can't go on: {error.state}",
                 kind=SERVER_ERROR,
                 code="no_legal_continuation",
+                headers=NO_RETRY,
+            )
+        case StepBudgetError():
+            return ApiError(
+                500,
+                "A pattern of this request's grammar needs more work for one token than the server "
+                f"allows ({error.limit} steps), so the answer can't go on: {error.state}",
+                kind=SERVER_ERROR,
+                code="step_too_costly",
                 headers=NO_RETRY,
             )
         case SchemaError():
