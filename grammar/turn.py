@@ -85,9 +85,7 @@ def compile_turn(
         with vocabulary.compiling(limit.regex_steps) as workspace:
             maker = _Maker(turn, workspace, Marks(vocabulary), limit, whitespace)
             nodes, root = maker.make()
-            return Grammar(
-                vocabulary, nodes, root, (COMPACT,), maker.report(), workspace=workspace
-            )
+            return Grammar(vocabulary, nodes, root, (COMPACT,), maker.report(), workspace=workspace)
     except RegexBudgetError as error:
         raise GrammarSourceError(str(error), problem="too complex") from None
 

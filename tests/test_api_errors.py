@@ -286,6 +286,7 @@ async def test_if_one_choice_is_refused_none_stays() -> None:
     ("error", "code", "said"),
     [
         (NoLegalContinuation("inside a string"), "no_legal_continuation", "inside a string"),
+        (StepBudgetError(9, "inside a string"), "step_too_costly", "9 steps"),
         (BadLogitsError("NaN at 0x7f"), "internal_error", "internal error"),
     ],
 )

@@ -20,23 +20,11 @@ from grammar.schema.places import contains_bounds, extra_place, item_places
 _LISTING = frozenset({"const", "enum", NONE})
 
 
-def equal(left: Any, right: Any) -> bool:
-    """JSON Schema equality (Core, 4.2.2): numbers by value, booleans apart from numbers."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        return left == right
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(equal, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
-    return bool(left == right)
-
-
 def key_of(value: Any) -> str:
-    """A text that is the same for equal values, for finding duplicates."""
+    """A text that is the same for values that JSON Schema calls equal, and for no others.
+
+    Numbers are compared by value, booleans are no numbers (Core, 4.2.2).
+    """
 
     def plain(v: Any) -> Any:
         if isinstance(v, float) and v.is_integer():
