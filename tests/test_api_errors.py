@@ -15,6 +15,7 @@ from grammar import (
     NoLegalContinuation,
     SchemaBudgetError,
     SchemaError,
+    StepBudgetError,
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )

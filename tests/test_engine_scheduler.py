@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grammar import NoLegalContinuation
+from grammar import NoLegalContinuation, StepBudgetError
 from server.engine.scheduler import Scheduler
 from server.engine.sequence import REREAD
 from server.engine.types import SamplingParams, TextPiece
@@ -137,6 +137,21 @@ def test_a_grammar_that_allows_everything_changes_nothing(
     free = alone([1, 2], sampling=sampling, max_tokens=40)
     assert alone([1, 2], sampling=sampling, max_tokens=40, grammar=grammar.typed()) == free
     assert len(free) == 40
+
+
+def test_a_mask_that_costs_too_much_fails_its_sequence_alone() -> None:
+    def legal(done: list[int]) -> list[int]:
+        if len(done) == 2:
+            raise StepBudgetError(100_000, "inside a string")
+        return [3, 4]
+
+    model, scheduler = make(n_seq_max=2)
+    outlet = queue(scheduler, model, request([0], grammar=FakeGrammar(EOS + 1, legal).typed()))
+    other = queue(scheduler, model, request([0]))
+    run(scheduler)
+    assert isinstance(outlet.error, StepBudgetError)
+    assert len(outlet.ids) == 1, "what was written before it"
+    assert other.text == "bcdefghij", "the other one goes on"
 
 
 def test_nothing_legal_fails_the_sequence_and_frees_its_slot() -> None:
