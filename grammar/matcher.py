@@ -25,7 +25,7 @@ from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 
-MAX_STEPS = 100_000
+MAX_STEPS = 300_000
 """Steps of regular-language work (some microseconds each) that one mask or token may take."""
 
 MAX_OWN_STATES = 100_000

@@ -111,9 +111,7 @@ def compile_json_schema(
     if size > limit.schema_bytes:
         raise SchemaBudgetError(f"{size} bytes; at most {limit.schema_bytes} are compiled")
     with vocabulary.compiling(limit.regex_steps) as workspace:
-        compiler = SchemaCompiler(
-            document, workspace, limit, KEY_ORDERS[key_order], source=source
-        )
+        compiler = SchemaCompiler(document, workspace, limit, KEY_ORDERS[key_order], source=source)
         compiler.run()
         if strict and compiler.issues:
             raise UnsupportedSchemaError(tuple(compiler.issues))
