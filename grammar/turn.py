@@ -104,6 +104,7 @@ class _Maker:
         self._notes: dict[str, None] = {}
         self._enforced: set[str] = set()
         self._text = self._builder.star(self._builder.chars(TEXT))
+        self._languages: dict[tuple[Part, bool], Rx] = {}
 
     def make(self) -> tuple[list[Node], int]:
         """The nodes and the root's number."""
@@ -239,6 +240,12 @@ class _Maker:
 
     def language(self, part: Part, *, marked: bool = False) -> Rx:
         """The language of a regular part."""
+        found = self._languages.get((part, marked))
+        if found is None:
+            found = self._languages[part, marked] = self._language(part, marked)
+        return found
+
+    def _language(self, part: Part, marked: bool) -> Rx:
         builder = self._builder
         match part:
             case Chars(ranges):

@@ -111,10 +111,11 @@ def marks_of(delimiter: Delimiter) -> tuple[Mark, ...]:
     """All ways to write a delimiter. Raises NotInvertible."""
     if delimiter.pattern is None:
         return tuple(Mark(Text(text)) for text in delimiter.literals)
-    return tuple(marks_of_pattern(delimiter.pattern))
+    return marks_of_pattern(delimiter.pattern)
 
 
-def marks_of_pattern(pattern: str) -> list[Mark]:
+@lru_cache(maxsize=256)
+def marks_of_pattern(pattern: str) -> tuple[Mark, ...]:
     """All ways to write what a pattern matches. Raises NotInvertible."""
     try:
         node, flags = syntax.parse(pattern)
@@ -123,7 +124,7 @@ def marks_of_pattern(pattern: str) -> list[Mark]:
     if flags:
         raise NotInvertible(f"flags ({flags}) are not understood")
     marks = [mark for items in _ways(node) for mark in _apart(_mark(items))]
-    return list(dict.fromkeys(marks))
+    return tuple(dict.fromkeys(marks))
 
 
 def _apart(mark: Mark) -> list[Mark]:

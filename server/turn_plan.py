@@ -57,13 +57,15 @@ _LATER = _Place()
 
 @dataclass(slots=True)
 class Plan:
-    """Makes the parts of a turn; `values` are collected on the way."""
+    """Makes the parts of a turn; `values` are collected on the way, and the bodies of calls are
+    made once, by the place of their tool (None: of all together)."""
 
     inverse: Inverse
     marks: Marks
     wishes: Wishes
     beginning: Beginning
     values: list[ValueSource] = field(default_factory=list)
+    bodies: dict[int | None, Part] = field(default_factory=dict)
 
     def turn(self) -> parts.Turn:
         """The whole turn. Raises NotInvertible, naming the field, where the template does not fit
@@ -367,6 +369,11 @@ class Plan:
 
     def _calls_body(self, calls: Region) -> Part:
         """The body of a region that says itself which tools are called."""
+        if None not in self.bodies:
+            self.bodies[None] = self._make_calls_body(calls)
+        return self.bodies[None]
+
+    def _make_calls_body(self, calls: Region) -> Part:
         assert calls.call is not None
         if calls.content.name == "python-call-list":
             called = _alt([self._python_call(calls, tool) for tool in self.wishes.tools])
@@ -386,6 +393,11 @@ class Plan:
 
     def _arguments(self, calls: Region, tool: Tool) -> Part:
         """The body of a region that is one tool's arguments."""
+        if tool.place not in self.bodies:
+            self.bodies[tool.place] = self._make_arguments(calls, tool)
+        return self.bodies[tool.place]
+
+    def _make_arguments(self, calls: Region, tool: Tool) -> Part:
         barred = _barred(calls.closes)
         if calls.content.name == "json":
             schema, origins = arguments_schema(tool)

@@ -133,7 +133,7 @@ def _call_schema(order: Sequence[Member], at: int, tool: Tool) -> dict[str, Any]
         "name": {"const": tool.name},
         "arguments": _object(f"#/$defs/a{at}"),
         "type": {"const": "function"},
-        "extra": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,40}$"},
+        "extra": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,12}$"},
     }
     return {
         "type": "object",

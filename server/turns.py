@@ -225,12 +225,19 @@ def _callable(
         return ()
     found = []
     for tool in tools:
-        if read_call(template, region, probe(region, tool.name), tool.name) is None:
+        if not _is_readable(template, tool.name):
             reason = f"calls of {tool.name!r} can't be written in the model's format"
             issues.append(Issue("name", f"/tools/{tool.place}/function", reason))
         else:
             found.append(tool)
     return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _is_readable(template: ResponseTemplate, name: str) -> bool:
+    """Whether a call of that name, written in the shortest way, is read back."""
+    region = inverse_of(template).regions[CALLS]
+    return read_call(template, region, probe(region, name), name) is not None
 
 
 def _without_calls(mode: Mode, inverse: Inverse) -> Mode:
