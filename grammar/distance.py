@@ -27,7 +27,7 @@ from grammar.spelling import Speller
 from grammar.style import Style
 
 if TYPE_CHECKING:
-    from grammar.machine import State
+    from grammar.states import State
     from grammar.vocabulary import Vocabulary
 
 NEVER = 1 << 60

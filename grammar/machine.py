@@ -14,15 +14,15 @@ the states they stand on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.masks import Mask
+from grammar.masks import FewTokens, Mask
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
+from grammar.states import Behind, State
 from grammar.style import Style
 from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
@@ -30,49 +30,12 @@ from grammar.walk import FEW, Walk, combine, walk
 from grammar.workspace import Workspace
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
+NO_IDS = np.zeros(0, dtype=np.int32)
 MAX_STATES = 50_000
 MAX_MASK_BYTES = 64 << 20
 MAX_FORCED = 1 << 16
 MANY_EXITS = 1000
 """Past so many exits met for one mask an ambiguous grammar is stepped byte by byte instead."""
-
-
-class State:
-    """A set of leaves, and whether the text may end here. Compared by identity."""
-
-    __slots__ = (
-        "accepts",
-        "bytes",
-        "edges",
-        "few",
-        "ids",
-        "leaves",
-        "loops",
-        "mask",
-        "runs",
-        "stuck",
-    )
-
-    def __init__(self, leaves: tuple[Leaf, ...], accepts: bool) -> None:
-        self.leaves = leaves
-        self.accepts = accepts
-        self.edges: dict[int, State] = {}
-        self.bytes: dict[int, State | None] = {}
-        self.mask: Mask | None = None
-        # whether every plain token leads back here
-        self.loops = len(leaves) == 1 and leaves[0].automaton.loops(leaves[0].state)
-        # whether it stands in a text that a budget can end
-        self.runs = any(leaf[0].is_timed and leaf[0].runs(leaf[1]) for leaf in leaves)
-        self.few = False  # whether the mask has few tokens, so that a list of them pays
-        self.stuck = False  # whether it has none
-        self.ids: npt.NDArray[np.int32] | None = None
-
-
-class Behind(NamedTuple):
-    """What lies behind a terminal: the leaves that follow, and whether the text may end there."""
-
-    leaves: tuple[Leaf, ...]
-    accepts: bool
 
 
 class Machine:
@@ -279,6 +242,9 @@ class Machine:
     def fill_mask(self, state: State) -> Mask:
         """Compute and keep the state's mask: uint32[ceil(V/32)], read-only."""
         vocabulary = self.vocabulary
+        workspace = self.context.workspace
+        if state.few is not None:
+            return workspace.lent.mask(state.few)
         parts: dict[Walk, None] = {}
         vague, too_many = self._gather(state, parts)
         if state.accepts:
@@ -291,16 +257,21 @@ class Machine:
             more += [t for t in vocabulary.double_key_tokens if self.run(state, tokens[t])]
         if more:
             parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
-        if more or any(part.private for part in parts):
+        private = bool(more) or any(part.private for part in parts)
+        count = sum(len(part.ids) for part in parts)
+        if count <= FEW and not any(part.mask is not None for part in parts):
+            state.stuck = count == 0
+            ids = [part.ids for part in parts]
+            made = FewTokens(ids[0] if len(ids) == 1 else np.concatenate([NO_IDS, *ids]))
+            state.few = made if private else workspace.few_of(frozenset(parts), made)
+            return workspace.lent.mask(state.few)
+        if private:
             mask = combine(parts, vocabulary.mask_words)
             self._mask_bytes += mask.nbytes
         else:  # the workspace keeps it
-            mask = self.context.workspace.mask_of(
+            mask = workspace.mask_of(
                 frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
             )
-        count = sum(len(part.ids) for part in parts)
-        state.few = count <= FEW and not any(part.mask is not None for part in parts)
-        state.stuck = state.few and count == 0
         state.mask = mask
         return mask
 

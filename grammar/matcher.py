@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.errors import IllegalToken, Issue, NoLegalContinuation, StepBudgetError
-from grammar.machine import Machine, State
+from grammar.machine import Machine
 from grammar.masks import Mask
 from grammar.nodes import Node, Terminal
 from grammar.regular import UNLIMITED, RegexBudgetError
+from grammar.states import State
 from grammar.style import Style
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
@@ -171,7 +172,7 @@ class Matcher:
             empty = np.zeros(self._vocabulary.mask_words, dtype=np.uint32)
             empty.flags.writeable = False
             return empty
-        mask = state.mask
+        mask = state.mask if state.few is None else state.few.mask
         if mask is None:
             with self._working():
                 mask = state.mask if state.mask is not None else self._machine.fill_mask(state)
@@ -183,22 +184,18 @@ class Matcher:
         """The legal token ids, ascending, if they are few (up to some hundreds), else None."""
         if self._finished:
             return np.zeros(0, dtype=np.int32)
-        mask = self.mask()
-        state = self._path[-1]
-        if state.few and state.ids is None:
-            bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-            ids = np.flatnonzero(bits).astype(np.int32)
-            ids.flags.writeable = False
-            state.ids = ids
-        return state.ids
+        self.mask()
+        few = self._path[-1].few
+        return None if few is None else few.ids
 
     def is_allowed(self, token: int) -> bool:
         """Whether the token is legal now; ids outside the vocabulary are not."""
         if not 0 <= token < self._vocabulary.size or self._finished:
             return False
         state = self._path[-1]
-        if state.mask is not None:
-            return bool(int(state.mask[token >> 5]) >> (token & 31) & 1)
+        mask = state.mask if state.few is None else state.few.mask
+        if mask is not None:
+            return bool(int(mask[token >> 5]) >> (token & 31) & 1)
         return self._next(state, token) is not None
 
     def _next(self, state: State, token: int) -> State | None:

@@ -17,7 +17,8 @@ from grammar.automaton import DEAD, NOT_ACCEPTING
 from grammar.nodes import Either, Leaf, Stack
 
 if TYPE_CHECKING:
-    from grammar.machine import Machine, State
+    from grammar.machine import Machine
+    from grammar.states import State
 
 Value: TypeAlias = Stack
 

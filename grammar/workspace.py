@@ -21,6 +21,7 @@ from grammar.automaton import Automaton, RegularAscii
 from grammar.content import Content, Excluding, Without
 from grammar.keys import KeyStrings
 from grammar.marks import MarkedText, TimedText
+from grammar.masks import FewTokens, Lent
 from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 192 << 20
 MANY_WORDS = 500
 """Making a trie of more words gives way to others in between."""
+MAX_LENT_BYTES = 48 << 20
 A = TypeVar("A", bound=Automaton)
 
 
@@ -68,6 +70,9 @@ class Workspace:
         self._ascii = RegularAscii()
         self._masks: dict[frozenset[Walk], Mask] = {}
         self._mask_bytes = 0
+        self._few: dict[frozenset[Walk], FewTokens] = {}
+        #: The masks of states with few tokens.
+        self.lent = Lent(vocabulary.mask_words, MAX_LENT_BYTES)
 
     def __del__(self) -> None:
         builder: RegexBuilder | None = getattr(self, "builder", None)
@@ -92,7 +97,14 @@ class Workspace:
         """An estimate of what the terminals of this generation hold, in bytes."""
         automata = sum(a.memory_bytes() for a in (self._ascii, *self._automata.values()))
         bodies = 0 if self.bodies is None else self.bodies.memory_bytes()
-        return automata + bodies + self._mask_bytes
+        return automata + bodies + self._mask_bytes + self.lent.nbytes
+
+    def few_of(self, parts: frozenset[Walk], made: FewTokens) -> FewTokens:
+        """As ``mask_of``, for masks of few tokens."""
+        found = self._few.setdefault(parts, made)
+        if found is made:
+            self._mask_bytes += 400 + 8 * len(parts) + made.listed.nbytes
+        return found
 
     def mask_of(self, parts: frozenset[Walk], make: Callable[[], Mask]) -> Mask:
         """The mask that some walks make together; the same walks make the same object."""
