@@ -118,6 +118,14 @@ class Passages:
             at = self.source.find(text, at + 1)
         return False
 
+    def ahead(self, places: Ints) -> npt.NDArray[np.uint64]:
+        """The eight bytes that follow each place, as a number: uint64[n]; zeros behind the end."""
+        padded = np.frombuffer(self.encoded + bytes(8), dtype=np.uint8)
+        found = np.zeros(len(places), dtype=np.uint64)
+        for step in range(8):
+            found = found << np.uint64(8) | padded[places + step]
+        return found
+
     def memory_bytes(self) -> int:
         """An estimate, in bytes."""
         ends = (self.last_end, self.next_end)

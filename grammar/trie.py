@@ -247,8 +247,16 @@ class TokenTrie:
 
     def down(self, nodes: npt.NDArray[np.int64], bytes_: ByteArray) -> npt.NDArray[np.int64]:
         """The children of some nodes by a byte each, or -1: int64[n]."""
-        edges = self.edges()
         wanted = nodes * 256 + bytes_
+        heads = np.flatnonzero(wanted[1:] != wanted[:-1]) + 1
+        if 4 * len(heads) < len(wanted):  # few runs of the same: each is looked up once
+            heads = np.concatenate([np.zeros(1, dtype=heads.dtype), heads])
+            counts = np.diff(heads, append=len(wanted))
+            return np.repeat(self._edge(wanted[heads]), counts)
+        return self._edge(wanted)
+
+    def _edge(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        edges = self.edges()
         found = np.searchsorted(edges, wanted)
         found[found == len(edges)] = 0
         return np.where(edges[found] == wanted, found, -1)
