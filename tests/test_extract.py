@@ -19,6 +19,7 @@ from grammar import (
     Grammar,
     GrammarCache,
     Matcher,
+    SchemaBudgetError,
     SchemaError,
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
@@ -310,6 +311,13 @@ def test_a_source_without_text_is_refused_by_place(source: str) -> None:
     with pytest.raises(SchemaError) as error:
         compiled(schema, source=source)
     assert (error.value.pointer, error.value.keyword) == ("/properties/q", "x-extract")
+
+
+def test_a_source_that_is_too_long_is_refused() -> None:
+    with pytest.raises(SchemaBudgetError) as error:
+        compiled(schema_of(), source="a" * 1_000_001)
+    assert "1000001 characters" in error.value.message
+    assert error.value.keyword == "x-extract"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grammar.errors import SchemaBudgetError
 from grammar.extract import Extract
 from grammar.passages import UNITS, Passages
 from grammar.reach import Reach, longer
@@ -21,6 +22,8 @@ from grammar.schema import keywords as kw
 
 KEYWORD = "x-extract"
 NO_SOURCE = "there is no source to extract from"
+MAX_SOURCE = 1_000_000
+"""Characters of the longest source."""
 
 
 def unit_of(schema: Mapping[str, Any], pointer: str) -> str | None:
@@ -76,13 +79,20 @@ class Extractions:
         """The source's passages.
 
         Raises:
-            SchemaError: nothing stands in the source, or it is no Unicode text.
+            SchemaError: nothing stands in the source, it is no Unicode text, or it is too long.
         """
         found = self._passages.get(unit)
         if found is None:
             assert self._source is not None
             if not self._source.strip():
                 raise kw.fault(KEYWORD, pointer, "the source to extract from is empty")
+            if len(self._source) > MAX_SOURCE:
+                raise SchemaBudgetError(
+                    f"the source has {len(self._source)} characters; at most {MAX_SOURCE} are "
+                    "extracted from",
+                    pointer=pointer,
+                    keyword=KEYWORD,
+                )
             try:
                 found = self._passages[unit] = Passages(self._source, unit)
             except UnicodeEncodeError:
