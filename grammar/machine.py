@@ -263,7 +263,11 @@ class Machine:
             state.stuck = count == 0
             ids = [part.ids for part in parts]
             made = FewTokens(ids[0] if len(ids) == 1 else np.concatenate([NO_IDS, *ids]))
-            state.few = made if private else workspace.few_of(frozenset(parts), made)
+            if private:  # nothing that others share may keep it
+                state.few = made
+                self._mask_bytes += 4 * vocabulary.mask_words
+                return made.make(vocabulary.mask_words)
+            state.few = workspace.few_of(frozenset(parts), made)
             return workspace.lent.mask(state.few)
         if private:
             mask = combine(parts, vocabulary.mask_words)

@@ -46,6 +46,14 @@ class FewTokens:
             self._ids = ids
         return self._ids
 
+    def make(self, words: int) -> Mask:
+        """Make the mask: uint32[words], read-only."""
+        mask = np.zeros(words, dtype=np.uint32)
+        set_bits(mask, self.listed)
+        mask.flags.writeable = False
+        self.mask = mask
+        return mask
+
 
 class Lent:
     """The masks of few tokens: when there are too many, the oldest are dropped.
@@ -68,12 +76,8 @@ class Lent:
     def mask(self, few: FewTokens) -> Mask:
         """The mask: uint32[words], read-only."""
         if few.mask is None:
-            mask = np.zeros(self._words, dtype=np.uint32)
-            set_bits(mask, few.listed)
-            mask.flags.writeable = False
-            few.mask = mask
             self._lent.append(few)
             if len(self._lent) > self._most:
                 self._lent.popleft().mask = None
-            return mask
+            return few.make(self._words)
         return few.mask
