@@ -5,21 +5,28 @@ each with a rule of its own, and the frame counts the matches. White space is as
 
 Invariant: a place that can be reached can be completed. Where matches are counted, the places from
 which the array can end are found beforehand, and no choice leads elsewhere.
+
+Whether items differ is not seen here: an array that ``compares`` them says so to ``unique.py``,
+which asks back whether enough other values are left (``distinct.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from grammar.automaton import Outcome
+from grammar.automaton import Outcome, Words
+from grammar.distinct import Stock, Supply
 from grammar.errors import SchemaBudgetError
 from grammar.nodes import Closure, Context, Node, Place, Stack
+from grammar.reader import Items, Value
 
 MAX_COUNTED_PLACES = 100_000
+SPARE = 8
+"""So many more values than items there must be for items not to be scarce."""
 
 # Phases of a frame's place; an ``At`` follows.
 ITEM = "item"  # an item comes next
@@ -61,6 +68,18 @@ class At(NamedTuple):
     hits: tuple[int, ...]
 
 
+class ComparedOpening(Words):
+    """The opening of an array whose items are compared: its bracket, and white space."""
+
+    opens_compared = True
+
+
+class ComparedBracket(RegularAscii):
+    """The same with any white space (the flexible style)."""
+
+    opens_compared = True
+
+
 class ArrayNode(Node):
     """An array.
 
@@ -69,6 +88,8 @@ class ArrayNode(Node):
         rest: the choices for every later item; empty where there may be none.
         least, most: bounds on the number of items; ``most`` None = no limit.
         contains: bounds on the number of matches; each choice has as many ``matches``.
+        compares: whether items must differ.
+        stocks: if so, the values of each choice's rule; without them they count as plenty.
 
     Raises:
         SchemaBudgetError: counting the matches would take too many places.
@@ -83,6 +104,9 @@ class ArrayNode(Node):
         least: int,
         most: int | None,
         contains: Sequence[Contains] = (),
+        *,
+        compares: bool = False,
+        stocks: Mapping[int, Stock] | None = None,
     ) -> None:
         self.prefix = tuple(map(tuple, prefix))
         self.rest = tuple(rest)
@@ -93,9 +117,13 @@ class ArrayNode(Node):
         self.enough = max(least, len(self.prefix)) if most is None else most
         self.start = At(0, (0,) * len(self.contains))
         self._alive = self._completable() if self.contains else None
+        self.compares = compares
+        self.supply = None if stocks is None else Supply(self, stocks)
 
     def is_possible(self) -> bool:
         """Whether any array fits, given that all choices can be written."""
+        if self.supply is not None and not self.supply.suffices(self.start, ()):
+            return False
         if self._alive is not None:
             return self.start in self._alive
         if self.most is not None and self.least > self.most:
@@ -119,11 +147,13 @@ class ArrayNode(Node):
         after = At(min(at.items + 1, self.enough), tuple(hits))
         return after if self._alive is None or after in self._alive else None
 
-    def _may_close(self, at: At) -> bool:
+    def may_close(self, at: At) -> bool:
+        """Whether the array may end at a place."""
         enough = (hit >= bound.least for bound, hit in zip(self.contains, at.hits, strict=True))
         return at.items >= self.least and all(enough)
 
-    def _next(self, at: At) -> Iterator[tuple[int, At]]:
+    def next_places(self, at: At) -> Iterator[tuple[int, At]]:
+        """The rules of which one may be written next, and the place after it."""
         for choice in self._choices(at.items):
             after = self._after(at, choice)
             if after is not None:
@@ -141,9 +171,9 @@ class ArrayNode(Node):
         alive, pending = set(), []
         for count, *hits in product(*map(range, sizes)):
             at = At(count, tuple(hits))
-            for _, after in self._next(at):
+            for _, after in self.next_places(at):
                 before.setdefault(after, []).append(at)
-            if self._may_close(at):
+            if self.may_close(at):
                 alive.add(at)
                 pending.append(at)
         while pending:
@@ -153,18 +183,51 @@ class ArrayNode(Node):
                     pending.append(at)
         return frozenset(alive)
 
+    # -- items that must differ -----------------------------------------------------------------
+
+    def is_scarce(self, count: int) -> bool:
+        """Whether there may be too few values of some kind for more than ``count`` items."""
+        return self.supply is not None and self.supply.fewest < count + SPARE
+
+    def is_demanding(self, at: At) -> bool:
+        """Whether items must still come after a place, some of which have few values."""
+        return self.supply is not None and self.supply.is_tight and not self.may_close(at)
+
+    def can_go_on(self, at: At, earlier: Items, value: Value) -> bool:
+        """Whether the array can be completed from a place after some items and one more."""
+        if self.supply is None or not self.is_demanding(at):
+            return True
+        return self.supply.suffices(at, {*earlier, value})
+
     # -- frames ---------------------------------------------------------------------------------
+
+    def _open(self, context: Context, text: bytes, stack: Stack, out: Closure) -> None:
+        if self.compares:
+            workspace = context.workspace
+            trie = workspace.trie((text,))
+            opening = workspace.shared(("compared", text), lambda: ComparedOpening(trie))
+            context.leaf(opening, opening.start(), stack, out)
+        else:
+            context.text(text, stack, out)
 
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         style = stack.style
         if style.flexible:
-            context.mark(b"[", context.push(self, (OPENED, self.start), stack), out, before=False)
+            opened = context.push(self, (OPENED, self.start), stack)
+            if self.compares:
+                workspace = context.workspace
+                gap = workspace.shared("compared gap", ComparedBracket)
+                context.leaf(
+                    gap, gap.start(workspace.marked("[", before=False, after=True)), opened, out
+                )
+            else:
+                context.mark(b"[", opened, out, before=False)
             return
-        if self._may_close(self.start):
+        if self.may_close(self.start):
             context.text(b"[]", stack, out)
-        if any(self._next(self.start)):
+        if any(self.next_places(self.start)):
             opened = context.push(self, (ITEM, self.start), stack)
-            context.text(b"[" + style.line(stack.depth + 1), opened, out)
+            self._open(context, b"[" + style.line(stack.depth + 1), opened, out)
 
     def resume(
         self, context: Context, place: Place, stack: Stack, label: Outcome, out: Closure
@@ -174,21 +237,21 @@ class ArrayNode(Node):
         if phase == ITEM:
             self._items(context, what, stack, out)
         elif phase == ITEM_DONE and style.flexible:
-            if self._may_close(what):
+            if self.may_close(what):
                 context.mark(b"]", stack, out, after=False)
-            if any(self._next(what)):
+            if any(self.next_places(what)):
                 context.mark(b",", context.push(self, (ITEM, what), stack), out)
         elif phase == ITEM_DONE:
-            if self._may_close(what):
+            if self.may_close(what):
                 context.text(style.line(stack.depth) + b"]", stack, out)
-            if any(self._next(what)):
+            if any(self.next_places(what)):
                 comma = context.push(self, (ITEM, what), stack)
                 context.text(b"," + style.after_comma(stack.depth + 1), comma, out)
         else:  # opened, in the flexible style
-            if self._may_close(what):
+            if self.may_close(what):
                 context.text(b"]", stack, out)
             self._items(context, what, stack, out)
 
     def _items(self, context: Context, at: At, stack: Stack, out: Closure) -> None:
-        for rule, after in self._next(at):
+        for rule, after in self.next_places(at):
             context.rules[rule].expand(context, context.push(self, (ITEM_DONE, after), stack), out)

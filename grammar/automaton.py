@@ -67,6 +67,8 @@ class Automaton:
     remembers = False
     #: Whether nothing can follow, so that walks need not look for exits.
     is_last = False
+    #: Whether it begins an array whose items are compared (see ``unique.py``).
+    opens_compared = False
     #: Whether some steps are whole tokens; ``tokens`` tells which.
     takes_tokens = False
     #: Whether a budget can end the text; see ``marks.TimedText``.

@@ -74,6 +74,7 @@ class DialectWriter(GuardedWriter):
     ) -> None:
         super().__init__(workspace, barred)
         self._dialect = dialect
+        self.compares = not (dialect.bare_keys or dialect.marks or dialect.python)
         self._marks = marks
         self._numbers = _python_numbers(workspace.builder) if dialect.python else None
         self.names: set[str] = set()

@@ -344,8 +344,7 @@ class Machine:
             at = after
         return bytes(text)
 
-    @staticmethod
-    def _only_byte(state: State) -> int | None:
+    def _only_byte(self, state: State) -> int | None:
         only: int | None = None
         for automaton, at, _ in state.leaves:
             if automaton.is_wide(at) or automaton.tokens(at):

@@ -22,6 +22,7 @@ from grammar.nodes import Node, Terminal
 from grammar.regular import UNLIMITED, RegexBudgetError
 from grammar.states import State
 from grammar.style import Style
+from grammar.unique import UniqueMachine
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
@@ -70,7 +71,8 @@ class Grammar:
         self._own = tuple(dict.fromkeys(each for each in terminals if each.private))
         workspace = vocabulary.workspace if workspace is None else workspace
         with workspace.lock:
-            self._machine = Machine(vocabulary, workspace, rules, root, styles)
+            kind = UniqueMachine if any(node.compares for node in rules) else Machine
+            self._machine = kind(vocabulary, workspace, rules, root, styles)
 
     def start(self) -> Matcher:
         """A matcher before the first token."""

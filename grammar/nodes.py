@@ -27,7 +27,7 @@ Place: TypeAlias = "tuple[Any, ...]"
 class Stack:
     """One frame on top of the rest. ``depth`` counts the arrays and objects that are open."""
 
-    __slots__ = ("depth", "node", "place", "style", "tail", "uid")
+    __slots__ = ("compared", "depth", "node", "place", "style", "tail", "uid")
 
     def __init__(
         self, uid: int, node: Node | None, place: Place, tail: Stack | None, style: Style
@@ -38,6 +38,10 @@ class Stack:
         self.tail = tail
         self.style = style
         self.depth: int = 0 if tail is None else tail.depth + (node is not None and node.nests)
+        #: The innermost frame (this one or below) of an array that compares its items.
+        self.compared: Stack | None = None if tail is None else tail.compared
+        if node is not None and node.compares:
+            self.compared = self
 
 
 class Leaf(NamedTuple):
@@ -177,6 +181,8 @@ class Node:
     nests = 0
     #: Whether leaves that differ only in their stacks are to be merged (see ``Context.either``).
     merges = False
+    #: Whether it is an array whose items must differ (see ``unique.py``).
+    compares = False
 
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         """Add the leaves that this node begins with; ``stack`` is what follows the node."""

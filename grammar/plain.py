@@ -98,3 +98,28 @@ def _lengths(tokens: Sequence[bytes]) -> npt.NDArray[np.int32]:
         except UnicodeDecodeError:
             continue
     return lengths
+
+
+_BEGINNINGS = frozenset((b"", b'"', b"{", b"[", b'{"'))
+
+
+def item_tokens(tokens: Sequence[bytes]) -> dict[tuple[bool, bool], npt.NDArray[np.bool_]]:
+    """Tokens that may end an array's item and begin another: bool[V] by two questions.
+
+    Whether the token begins within a string, which must end first; and whether only those are
+    meant that have more of the next item than its first bracket or quote.
+    """
+    cases = (False, True)
+    flags = {(i, b): np.zeros(len(tokens), dtype=bool) for i in cases for b in cases}
+    for token, text in enumerate(tokens):
+        if b"," not in text:
+            continue
+        parts = text.split(b",")
+        rests = (b",".join(parts[at:]).strip(b" \t\r\n") for at in range(1, len(parts)))
+        begun = any(rest not in _BEGINNINGS for rest in rests)
+        behind_quote = b"," in text.partition(b'"')[2]
+        flags[False, False][token] = True
+        flags[False, True][token] = begun
+        flags[True, False][token] = behind_quote
+        flags[True, True][token] = begun and behind_quote
+    return flags

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from grammar.bodies import FreeBodies
 from grammar.charset import general_categories
-from grammar.plain import PlainTokens
+from grammar.plain import PlainTokens, item_tokens
 from grammar.safe import Below
 from grammar.trie import TokenTrie
 from grammar.walk import Walk
@@ -153,6 +153,20 @@ class Vocabulary:
         if self.workspace.is_due():
             self.begin_generation()
         return self.workspace
+
+    def item_tokens(self, *, inside: bool, begun: bool) -> npt.NDArray[np.uint32]:
+        """uint32[ceil(V/32)]: tokens that may end an array's item and begin another.
+
+        Args:
+            inside: the token begins within a string, which must end first.
+            begun: only those with more of the next item than its first bracket or quote.
+        """
+        return self._item_tokens[inside, begun]
+
+    @cached_property
+    def _item_tokens(self) -> dict[tuple[bool, bool], npt.NDArray[np.uint32]]:
+        found = item_tokens(self.tokens)
+        return {key: pack_bool(flags) for key, flags in found.items()}
 
     @cached_property
     def plain(self) -> PlainTokens:

@@ -29,6 +29,9 @@ MANY_WORDS = 2000
 class Writer:
     """Plain JSON."""
 
+    #: Whether what is written can be read as JSON, so that items can be compared.
+    compares = True
+
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grammar.any_order import AnyOrderObjectNode
 from grammar.arrays import ItemChoice
+from grammar.distinct import Stock
 from grammar.errors import (
     Issue,
     SchemaBudgetError,
@@ -27,6 +28,7 @@ from grammar.errors import (
 from grammar.matcher import Grammar, Report
 from grammar.nodes import Choice, Node
 from grammar.objects import ObjectNode
+from grammar.regular import RegexBudgetError
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
 from grammar.schema.flatten import Alternative, Conjunction, Flattener
@@ -46,6 +48,7 @@ from grammar.schema.merge import (
 )
 from grammar.schema.objects import ObjectSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same, is_productive, parts_of
+from grammar.schema.stock import ENOUGH, Sampler, UncountedError
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
@@ -199,6 +202,7 @@ class SchemaCompiler:
                 self._visited.update(alternative)
                 specs += self._merger.specs(alternative)
             self.rules[number] = self._from_specs(specs)
+        self._settle_comparing()
 
     def specs(self, conjunction: Conjunction) -> list[Spec]:
         """What fits all of some subschemas, as far as it can be written."""
@@ -270,7 +274,9 @@ class SchemaCompiler:
         if isinstance(spec, ArraySpec):
             prefix = tuple(tuple(map(self._choice, ways)) for ways in spec.prefix)
             rest = tuple(map(self._choice, spec.rest))
-            return self._new(ArrayRule(prefix, rest, spec.least, spec.most, spec.contains))
+            return self._new(
+                ArrayRule(prefix, rest, spec.least, spec.most, spec.contains, spec.unique)
+            )
         if isinstance(spec, ObjectSpec):
             values = tuple(self.rule(c) for c in spec.values)
             extras = tuple(self.rule(extra.value) for extra in spec.extras)
@@ -304,9 +310,11 @@ class SchemaCompiler:
         pending = list(range(len(self.rules)))
         while pending:
             number = pending.pop()
-            if not good[number] and is_productive(self.rules[number], good):
+            if not good[number] and self._is_productive(number, good):
                 good[number] = True
                 pending += users[number]
+                # How many different items there are may depend on rules far below.
+                pending += [] if pending else self._comparing()
         return good
 
     def nodes(self) -> list[Node]:
@@ -351,9 +359,66 @@ class SchemaCompiler:
             bad = [n for n in needed if not good[n] and n not in seen and n in by_rule]
             if not bad:
                 conjunction = by_rule[number]
-                return (conjunction[-1] if conjunction else ""), ""
+                keyword = ""
+                if isinstance(rule, ArrayRule) and rule.unique is not None:
+                    alike = is_productive(replace(rule, unique=None), good)
+                    keyword = "uniqueItems" if alike else ""
+                return (conjunction[-1] if conjunction else ""), keyword
             number = bad[0]
             seen.add(number)
+
+    # -- arrays whose items must differ ---------------------------------------------------------
+
+    def _settle_comparing(self) -> None:
+        """Report where items can't be compared, and compare none there."""
+        good = self.productive() if self._comparing() else []
+        for number in self._comparing():
+            rule = self.rules[number]
+            assert isinstance(rule, ArrayRule)
+            assert rule.unique is not None
+            reason = "" if self.writer.compares else "items are not compared in this notation"
+            if not reason and good[number]:
+                reason = self._supply(rule, good)[1]
+            if reason:
+                self._report(Issue("uniqueItems", rule.unique, reason))
+                plain = replace(rule, unique=None)
+                self.rules = [plain if each is rule else each for each in self.rules]
+
+    def _comparing(self) -> list[int]:
+        return [
+            number
+            for number, rule in enumerate(self.rules)
+            if isinstance(rule, ArrayRule) and rule.unique is not None
+        ]
+
+    def _is_productive(self, number: int, good: list[bool]) -> bool:
+        rule = self.rules[number]
+        if not is_productive(rule, good):
+            return False
+        if not isinstance(rule, ArrayRule) or rule.unique is None:
+            return True
+        if rule.least < 2 and not rule.contains:
+            return True
+        stocks, reason = self._supply(rule, good)
+        return bool(reason) or rule.node(good, stocks).is_possible()
+
+    def _supply(self, rule: ArrayRule, good: list[bool]) -> tuple[dict[int, Stock], str]:
+        """The values of an array's items, and why they are not known well enough, if so."""
+        needs = rule.least > 1 or bool(rule.contains)
+        need = max(ENOUGH, 2 * (rule.least + len(rule.prefix)))
+        sampler = Sampler(self.workspace.builder, self.rules, good, need)
+        stocks: dict[int, Stock] = {}
+        reason = ""
+        for part in dict.fromkeys(parts_of(rule)):
+            try:
+                stocks[part] = sampler.of(part).stock(need)
+            except (UncountedError, RegexBudgetError) as error:
+                stocks[part] = Stock(None, 0)
+                reason = str(error) if needs else ""
+        supply = rule.node(good, stocks).supply
+        if supply is not None and supply.is_intricate:
+            reason = "few different items are not counted beside contains and prefixItems"
+        return stocks, reason
 
     def _node(self, rule: Rule, good: list[bool]) -> Node:
         self.workspace.builder.breathe()
@@ -361,7 +426,9 @@ class SchemaCompiler:
             return Choice([part for part in rule if good[part]])
         if isinstance(rule, WordsSpec | StringSpec | ExtractSpec | NumberSpec):
             return self.writer.scalar(rule)
-        return rule.node(good, self.writer.key) if isinstance(rule, ObjectRule) else rule.node(good)
+        if isinstance(rule, ObjectRule):
+            return rule.node(good, self.writer.key)
+        return rule.node(good, None if rule.unique is None else self._supply(rule, good)[0])
 
     def release(self) -> None:
         """Break the circles of references: nothing then waits for the cycle collector."""

@@ -83,6 +83,7 @@ class ArraySpec:
     """An array: for each of the first items, and for the rest, the ways to write one.
 
     A way is a conjunction and, for each of ``contains``, whether the item matches it (1) or not.
+    ``unique``: the pointer of the schema object that says that items must differ, if one does.
     """
 
     prefix: tuple[tuple[Way, ...], ...]
@@ -90,6 +91,7 @@ class ArraySpec:
     least: int
     most: int | None
     contains: tuple[Contains, ...] = ()
+    unique: str | None = None
 
 
 Spec = WordsSpec | StringSpec | ExtractSpec | NumberSpec | ConstantSpec | ArraySpec | ObjectSpec
@@ -269,9 +271,9 @@ class Merger:
     def _arrays(self, schemas: list[tuple[str, dict[str, Any]]]) -> list[Spec]:
         least, most = kw.limits(schemas, "minItems", "maxItems")
         places = [item_places(schema, pointer) for pointer, schema in schemas]
-        for pointer, schema in schemas:
-            if schema.get("uniqueItems") is True and (most is None or most > 1):
-                self.report(Issue("uniqueItems", pointer, "items are not compared with each other"))
+        unique = None
+        if most is None or most > 1:
+            unique = next((p for p, s in schemas if s.get("uniqueItems") is True), None)
         if most is not None and least > most:
             return []
         contains = self._contains(schemas)
@@ -282,7 +284,7 @@ class Merger:
             conjunction = tuple(dict.fromkeys(p for p in at if p is not None))
             items.append(tuple(_ways(conjunction, [pair for pair, _ in contains])))
         bounds = tuple(bound for _, bound in contains)
-        return [ArraySpec(tuple(items[:length]), items[length], least, most, bounds)]
+        return [ArraySpec(tuple(items[:length]), items[length], least, most, bounds, unique)]
 
     def _contains(
         self, schemas: list[tuple[str, dict[str, Any]]]

@@ -7,10 +7,11 @@ alternative rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grammar.arrays import ArrayNode, Contains, ItemChoice
+from grammar.distinct import Stock
 from grammar.objects import Extra, ObjectNode
 from grammar.schema.merge import ConstantSpec, ExtractSpec, NumberSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
@@ -25,9 +26,10 @@ class ArrayRule:
     least: int
     most: int | None
     contains: tuple[Contains, ...] = ()
+    unique: str | None = None  # the pointer of the schema object that says so
 
-    def node(self, good: Sequence[bool]) -> ArrayNode:
-        """The node, with the choices that can be written."""
+    def node(self, good: Sequence[bool], stocks: Mapping[int, Stock] | None = None) -> ArrayNode:
+        """The node, with the choices that can be written; ``stocks``: see ``ArrayNode``."""
         prefix = [[c for c in choices if good[c.rule]] for choices in self.prefix]
         rest = [c for c in self.rest if good[c.rule]]
         most = self.most
@@ -37,7 +39,10 @@ class ArrayRule:
         if barred is not None:
             most = barred if most is None else min(most, barred)
             prefix, rest = prefix[:barred], []
-        return ArrayNode(prefix, rest, self.least, most, self.contains)
+        compares = self.unique is not None
+        return ArrayNode(
+            prefix, rest, self.least, most, self.contains, compares=compares, stocks=stocks
+        )
 
 
 @dataclass(frozen=True, slots=True)
