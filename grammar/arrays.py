@@ -18,11 +18,12 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from grammar.automaton import Outcome, Words
+from grammar.automaton import Outcome, RegularAscii
 from grammar.distinct import Stock, Supply
 from grammar.errors import SchemaBudgetError
 from grammar.nodes import Closure, Context, Node, Place, Stack
 from grammar.reader import Items, Value
+from grammar.words import Words
 
 MAX_COUNTED_PLACES = 100_000
 SPARE = 8

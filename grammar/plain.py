@@ -103,8 +103,8 @@ def _lengths(tokens: Sequence[bytes]) -> npt.NDArray[np.int32]:
 _BEGINNINGS = frozenset((b"", b'"', b"{", b"[", b'{"'))
 
 
-def item_tokens(tokens: Sequence[bytes]) -> dict[tuple[bool, bool], npt.NDArray[np.bool_]]:
-    """Tokens that may end an array's item and begin another: bool[V] by two questions.
+def item_tokens(tokens: Sequence[bytes]) -> dict[tuple[bool, bool], Mask]:
+    """Tokens that may end an array's item and begin another: uint32[ceil(V/32)] by two questions.
 
     Whether the token begins within a string, which must end first; and whether only those are
     meant that have more of the next item than its first bracket or quote.
@@ -122,4 +122,4 @@ def item_tokens(tokens: Sequence[bytes]) -> dict[tuple[bool, bool], npt.NDArray[
         flags[False, True][token] = begun
         flags[True, False][token] = behind_quote
         flags[True, True][token] = begun and behind_quote
-    return flags
+    return {key: pack_bool(each) for key, each in flags.items()}

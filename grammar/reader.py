@@ -192,7 +192,7 @@ class Reader:
         ``watched``: the byte opens an array whose items are compared.
         """
         mode = self.mode
-        if mode == STRING or mode == NAME:
+        if mode in (STRING, NAME):
             return self._in_string(byte)
         if mode == NUMBER:
             if byte not in b",]} \t\r\n":

@@ -26,15 +26,17 @@ import numpy.typing as npt
 
 from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
+from grammar.distance import Distance
 from grammar.machine import MAX_STATES, Machine, State
-from grammar.masks import Mask
+from grammar.masks import Mask, pack_bool
 from grammar.nodes import Leaf, Node, Stack
 from grammar.reader import NAME, STRING, VALUE, Reader
 from grammar.style import Style
+from grammar.unique_ends import UniqueDistance
 from grammar.vocabulary import Vocabulary
 
 MAX_SEARCH = 20_000
-"""Bytes tried to find out whether an item can still differ; past it, it counts as one that can't."""
+"""Bytes tried to find whether an item can still differ; past them it counts as one that can't."""
 OPEN_BRACKET = 0x5B
 TRACKED_BYTES = 1500
 BLANKS = b" \t\r\n"
@@ -66,6 +68,8 @@ class UniqueMachine(Machine):
         self, vocabulary: Vocabulary, rules: Sequence[Node], root: int, styles: Sequence[Style]
     ) -> None:
         self._tracked: list[Tracked] = []
+        #: Whether some array must have several items.
+        self._fills = any(isinstance(n, ArrayNode) and n.compares and n.least > 1 for n in rules)
         self._has_free_gaps = any(style.flexible for style in styles)
         super().__init__(vocabulary, rules, root, styles)
 
@@ -100,6 +104,16 @@ class UniqueMachine(Machine):
             self._forget()
         self._tracked.append(state)
         return state
+
+    @property
+    def distance(self) -> Distance:
+        if self._distance is None:
+            self._distance = UniqueDistance(self)
+        return self._distance
+
+    def may_repeat(self, state: State) -> bool:
+        """Whether a way to the end that does not look at items may lead to equal ones."""
+        return self._fills or (isinstance(state, Tracked) and state.reader.is_near)
 
     # -- transitions ----------------------------------------------------------------------------
 
@@ -300,13 +314,13 @@ class UniqueMachine(Machine):
         inside = state.reader.mode in (STRING, NAME)
         if demanding:  # any value may be one that others need
             few = int(np.bitwise_count(mask).sum()) <= MANY_TOKENS
-            suspects = mask if few else mask & ~vocabulary.plain_mask
+            suspects = mask if few else mask & pack_bool(vocabulary.plain_lengths == 0)
         else:
             suspects = mask & vocabulary.item_tokens(inside=inside, begun=not scarce)
         for token in _bits(suspects):
-            if token not in tried and token not in vocabulary.eos:
-                if self.run(state, vocabulary.tokens[token]) is None:
-                    barred[token] = None
+            known = token in tried or token in vocabulary.eos
+            if not known and self.run(state, vocabulary.tokens[token]) is None:
+                barred[token] = None
         return [t for t in barred if int(mask[t >> 5]) >> (t & 31) & 1]
 
     @staticmethod

@@ -165,8 +165,7 @@ class Vocabulary:
 
     @cached_property
     def _item_tokens(self) -> dict[tuple[bool, bool], npt.NDArray[np.uint32]]:
-        found = item_tokens(self.tokens)
-        return {key: pack_bool(flags) for key, flags in found.items()}
+        return item_tokens(self.tokens)
 
     @cached_property
     def plain(self) -> PlainTokens:

@@ -374,8 +374,8 @@ class SchemaCompiler:
         good = self.productive() if self._comparing() else []
         for number in self._comparing():
             rule = self.rules[number]
-            assert isinstance(rule, ArrayRule)
-            assert rule.unique is not None
+            if not isinstance(rule, ArrayRule) or rule.unique is None:
+                continue  # the same rule stood at another number, too
             reason = "" if self.writer.compares else "items are not compared in this notation"
             if not reason and good[number]:
                 reason = self._supply(rule, good)[1]

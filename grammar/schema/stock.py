@@ -127,9 +127,9 @@ class Sampler:
         raise UncountedError("how many different passages there are is not counted")
 
     def _numbers(self, language: Rx) -> Sample:
-        if all(language.matches(str(number)) for number in range(min(self._need, ENOUGH))):
-            if self._need <= ENOUGH or language.matches("9" * 9):
-                return Sample(plenty=("number",))
+        few = self._need <= 4 * ENOUGH
+        if few and all(language.matches(str(number)) for number in range(self._need)):
+            return Sample(plenty=("number",))
         return self._list("number", map(Number, self._words(language)))
 
     def _list(self, kind: str, values: Iterable[Value]) -> Sample:
@@ -154,8 +154,7 @@ class Sampler:
         if not isinstance(language, Rx):
             if most is None or most > 1 or (most == 1 and self._need < ALPHABET):
                 return Sample(plenty=("string",))
-            excluded = () if language is None else language.words
-            return Sample(() if "" in excluded else ("",))
+            return Sample(("",) if language is None or language.nullable else ())
         builder = self._builder
         if least or most is not None:
             language = builder.intersect(language, builder.repeat(builder.any_char, least, most))
@@ -214,7 +213,7 @@ class Sampler:
                     return Sample(plenty=("object",))
                 if spec.needs_witness:
                     raise UncountedError("undeclared keys are not counted")
-                names += [(str(key), value, False) for key in keys.values]
+                names.extend((str(key), value, False) for key in keys.values)
         samples = [self.of(value) for _, value, _ in names]
         if spec.most is None and any(sample.plenty for sample in samples):
             return Sample(plenty=("object",))
