@@ -34,6 +34,7 @@ from grammar.reader import NAME, STRING, VALUE, Reader
 from grammar.style import Style
 from grammar.unique_ends import UniqueDistance
 from grammar.vocabulary import Vocabulary
+from grammar.workspace import Workspace
 
 MAX_SEARCH = 20_000
 """Bytes tried to find whether an item can still differ; past them it counts as one that can't."""
@@ -65,13 +66,18 @@ class UniqueMachine(Machine):
     """A ``Machine`` for grammars of which some arrays compare their items."""
 
     def __init__(
-        self, vocabulary: Vocabulary, rules: Sequence[Node], root: int, styles: Sequence[Style]
+        self,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        rules: Sequence[Node],
+        root: int,
+        styles: Sequence[Style],
     ) -> None:
         self._tracked: list[Tracked] = []
         #: Whether some array must have several items.
         self._fills = any(isinstance(n, ArrayNode) and n.compares and n.least > 1 for n in rules)
         self._has_free_gaps = any(style.flexible for style in styles)
-        super().__init__(vocabulary, rules, root, styles)
+        super().__init__(vocabulary, workspace, rules, root, styles)
 
     def __del__(self) -> None:
         self._drop_tracked()

@@ -237,8 +237,9 @@ class Sampler:
                 yield ("{", frozenset(pairs))
                 continue
             name, _, required = names[index]
-            for value in _some(samples[index], self._need):
-                pending.append((index + 1, (*pairs, (name, value))))
+            pending.extend(
+                (index + 1, (*pairs, (name, value))) for value in _some(samples[index], self._need)
+            )
             if not required:
                 pending.append((index + 1, pairs))
 
