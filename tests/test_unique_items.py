@@ -211,7 +211,7 @@ def test_masks_are_those_of_brute_force(index: int) -> None:
     for whitespace in ("compact", "adaptive"):
         grammar = compiled(SCHEMAS[index], whitespace=whitespace)
         _, _, path = random_walk(grammar, rng, steps=20, limit=40)
-        for count in range(rng.randrange(6), len(path), 6):
+        for count in range(rng.randrange(12), min(len(path), 30), 12):
             matcher = grammar.start()
             for token in path[:count]:
                 matcher.advance(token)

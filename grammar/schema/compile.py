@@ -28,7 +28,6 @@ from grammar.errors import (
 from grammar.matcher import Grammar, Report
 from grammar.nodes import Choice, Node
 from grammar.objects import ObjectNode
-from grammar.regular import RegexBudgetError
 from grammar.schema import keywords as kw
 from grammar.schema.document import Document
 from grammar.schema.flatten import Alternative, Conjunction, Flattener
@@ -48,7 +47,7 @@ from grammar.schema.merge import (
 )
 from grammar.schema.objects import ObjectSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same, is_productive, parts_of
-from grammar.schema.stock import ENOUGH, Sampler, UncountedError
+from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
@@ -403,22 +402,7 @@ class SchemaCompiler:
         return bool(reason) or rule.node(good, stocks).is_possible()
 
     def _supply(self, rule: ArrayRule, good: list[bool]) -> tuple[dict[int, Stock], str]:
-        """The values of an array's items, and why they are not known well enough, if so."""
-        needs = rule.least > 1 or bool(rule.contains)
-        need = max(ENOUGH, 2 * (rule.least + len(rule.prefix)))
-        sampler = Sampler(self.workspace.builder, self.rules, good, need)
-        stocks: dict[int, Stock] = {}
-        reason = ""
-        for part in dict.fromkeys(parts_of(rule)):
-            try:
-                stocks[part] = sampler.of(part).stock(need)
-            except (UncountedError, RegexBudgetError) as error:
-                stocks[part] = Stock(None, 0)
-                reason = str(error) if needs else ""
-        supply = rule.node(good, stocks).supply
-        if supply is not None and supply.is_intricate:
-            reason = "few different items are not counted beside contains and prefixItems"
-        return stocks, reason
+        return stocks_of(self.workspace.builder, self.rules, rule, good)
 
     def _node(self, rule: Rule, good: list[bool]) -> Node:
         self.workspace.builder.breathe()

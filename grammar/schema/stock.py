@@ -15,10 +15,10 @@ from grammar.arrays import ArrayNode, At
 from grammar.content import Content
 from grammar.distinct import Stock
 from grammar.reader import Number, Value, value_of
-from grammar.regular import RegexBuilder, Rx
+from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema.merge import NumberSpec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
-from grammar.schema.plan import ArrayRule, ObjectRule, Rule
+from grammar.schema.plan import ArrayRule, ObjectRule, Rule, parts_of
 
 KINDS = ("string", "array", "object")
 ENOUGH = 256
@@ -242,6 +242,30 @@ class Sampler:
             )
             if not required:
                 pending.append((index + 1, pairs))
+
+
+def stocks_of(
+    builder: RegexBuilder, rules: Sequence[Rule], rule: ArrayRule, good: Sequence[bool]
+) -> tuple[dict[int, Stock], str]:
+    """The values of the items of an array that compares them, by rule.
+
+    Also why they are not known well enough to keep the array from getting stuck; empty if they are.
+    """
+    needs = rule.least > 1 or bool(rule.contains)
+    need = max(ENOUGH, 2 * (rule.least + len(rule.prefix)))
+    sampler = Sampler(builder, rules, good, need)
+    stocks: dict[int, Stock] = {}
+    reason = ""
+    for part in dict.fromkeys(parts_of(rule)):
+        try:
+            stocks[part] = sampler.of(part).stock(need)
+        except (UncountedError, RegexBudgetError) as error:
+            stocks[part] = Stock(None, 0)
+            reason = str(error) if needs else ""
+    supply = rule.node(good, stocks).supply
+    if supply is not None and supply.is_intricate:
+        reason = "few different items are not counted beside contains and prefixItems"
+    return stocks, reason
 
 
 def _some(sample: Sample, need: int) -> Iterable[Value]:
