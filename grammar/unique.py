@@ -27,10 +27,11 @@ import numpy.typing as npt
 from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.machine import MAX_STATES, Machine, State
-from grammar.masks import Mask, pack_bool
+from grammar.machine import MAX_STATES, Machine
+from grammar.masks import FewTokens, Mask, pack_bool
 from grammar.nodes import Leaf, Node, Stack
 from grammar.reader import NAME, STRING, VALUE, Reader
+from grammar.states import State
 from grammar.style import Style
 from grammar.unique_ends import UniqueDistance
 from grammar.vocabulary import Vocabulary
@@ -293,19 +294,23 @@ class UniqueMachine(Machine):
     def fill_mask(self, state: State) -> Mask:
         if not isinstance(state, Tracked):
             return super().fill_mask(state)
+        lent = self.context.workspace.lent
+        if state.few is not None:
+            return lent.mask(state.few)
         plain = state.plain
-        mask = plain.mask
-        if mask is None:
-            mask = super().fill_mask(plain)
+        mask = plain.mask if plain.mask is not None else super().fill_mask(plain)
         barred = self._barred(state, mask)
+        if plain.few is not None:
+            left = np.setdiff1d(plain.few.ids, np.array(barred, dtype=np.int32))
+            state.few = FewTokens(left) if barred else plain.few
+            state.stuck = len(left) == 0
+            return lent.mask(state.few)
         if barred:
             mask = mask.copy()
             for token in barred:
                 mask[token >> 5] &= ~np.uint32(1 << (token & 31))
             mask.flags.writeable = False
             self._mask_bytes += mask.nbytes
-        state.few = plain.few
-        state.stuck = plain.few and not mask.any()
         state.mask = mask
         return mask
 

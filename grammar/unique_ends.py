@@ -16,7 +16,7 @@ import numpy as np
 from grammar.distance import Distance
 
 if TYPE_CHECKING:
-    from grammar.machine import State
+    from grammar.states import State
     from grammar.unique import UniqueMachine
 
 MAX_TOKENS = 2048
@@ -81,7 +81,7 @@ class UniqueDistance(Distance):
 
     def _legal(self, at: State) -> Iterable[int]:
         machine = self._owner
-        mask = at.mask if at.mask is not None else machine.fill_mask(at)
+        mask = machine.fill_mask(at) if at.mask is None else at.mask
         bits = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
         texts = machine.vocabulary.tokens
         return sorted(
