@@ -134,15 +134,34 @@ class TimedText(MarkedText):
         after: MarkedText,
     ) -> None:
         super().__init__(builder, longest_token, marks, last=False)
-        self._closing = Content(closing, 0, None)
+        self._builder = builder
         self._character = Content(builder.concat(builder.chars(TEXT), closing), 0, None)
+        self._endings = _endings_of(builder, closing)
         self._after = after
 
     def runs(self, state: int) -> bool:
         return self.labels[state] == NOT_ACCEPTING
 
     def hurried(self, state: int) -> tuple[MarkedText, int]:
-        """The state from which only the delimiter can come."""
-        kind, _, *rest = self.key(state)
-        content = self._character if kind == "utf8" else self._closing
+        """The state from which only the delimiter can come, or the rest of one that is begun.
+
+        Where the text can't end yet, since it must begin in a certain way, that is the same state.
+        """
+        kind, content, *rest = self.key(state)
+        if kind == "utf8":
+            content = self._character
+        else:
+            assert isinstance(content.language, Rx)
+            language = self._builder.intersect(content.language, self._endings)
+            if language.is_empty():
+                return self, state
+            content = Content(language, 0, None)
         return self._after, self._after.state((kind, content, *rest))
+
+
+def _endings_of(builder: RegexBuilder, language: Rx) -> Rx:
+    """All that words of a language end with, themselves included, the empty text not."""
+    states = [language]
+    for state in states:
+        states += {target for _, _, target in state.transitions()} - set(states)
+    return builder.union(*(state for state in states if not state.nullable))

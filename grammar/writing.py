@@ -168,6 +168,7 @@ def _without_spelled(builder: RegexBuilder, texts: Sequence[str]) -> Rx:
                 break
             step, low = 16**digits, int(text[:digits], 16)
             codes = CharSet((code, code) for code in range(low, 0x10000, step))
+            codes |= CharSet.span(0x10000, 0x10FFFF)  # any may be: its escape ends in half a pair
             found.append(builder.concat(builder.chars(codes), builder.literal(text[digits:])))
     everything = builder.universe
     return builder.complement(builder.concat(everything, builder.union(*found), everything))

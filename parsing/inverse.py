@@ -108,6 +108,7 @@ def inverse_of(template: ResponseTemplate) -> Inverse:
     for name, field in template.fields.items():
         try:
             regions[name] = _region(template, field)
+            _check(template, regions[name])
         except NotInvertible as reason:
             faults.append(Fault(name, str(reason)))
     implicit = template.implicit
@@ -141,6 +142,63 @@ def _region(template: ResponseTemplate, field: Field) -> Region:
             raise NotInvertible("transform: only that of tool_calls is read backwards")
         return region
     return replace(region, call=_call(template, field, region))
+
+
+# --- trials ------------------------------------------------------------------------------------
+
+
+def _check(template: ResponseTemplate, region: Region) -> None:
+    """Whether what is written for a region is read as this region: its delimiters are written out
+    and parsed. Raises NotInvertible."""
+    free = region.content.name == "text"
+    for mark in region.opens:
+        if mark.place != "after" and mark.head.isspace():
+            raise NotInvertible("open: white space opens it")
+        for lead in ("", " \n") if mark.place == "anywhere" else ("",):
+            _try(template, region, mark, lead)
+    for mark in (*region.opens, *region.closes) if free and region.opens else region.opens:
+        if _overlaps(mark.head):
+            raise NotInvertible(f"the delimiter {mark.head!r} can overlap itself")
+
+
+def _try(template: ResponseTemplate, region: Region, mark: Mark, lead: str) -> None:
+    body = "x" if region.call is None else probe(region, "a")
+    if body == "x" and mark.ahead is not None:
+        body = shapes.example(mark.ahead, {}) or body
+    opener = shapes.example(mark.pattern, {})
+    closers = [m for m in region.closes if m.place != "end" and m.ahead is None]
+    plain = region.content.name == "text" and mark.ahead is None
+    for closer in closers if plain else [None]:
+        close = "" if closer is None else shapes.example(closer.pattern, {})
+        parser = ResponseParser(template, prefix=mark.before if mark.place == "after" else "")
+        text = f"{lead}{opener}{body}{close}"
+        events = [*parser.feed(text + ("" if closer is None else "y")), *_last_events(parser)]
+        ended = [e for e in events if e["type"] in _ENDS]
+        spans = zip(ended, parser.spans[len(parser.spans) - len(ended) :], strict=True)
+        start = len(lead) + len(opener)
+        end = start + len(body) if closer is not None else None
+        found = any(
+            event["field"] == region.name
+            and at >= start
+            and not text[start:at].strip()  # white space may go with the opener
+            and (end is None or stop == end)
+            and (closer is None or event.get("closed", True))
+            for event, (at, stop) in spans
+        )
+        if not found and mark.place != "after":
+            raise NotInvertible(f"what is written for it ({text!r}) is read as something else")
+
+
+def _last_events(parser: ResponseParser) -> list[Any]:
+    try:
+        return parser.finalize()[1]
+    except ResponseParseError as error:
+        return list(error.events)
+
+
+def _overlaps(text: str) -> bool:
+    """Whether a text ends as it begins, so that two of them can overlap."""
+    return any(text.startswith(text[at:]) for at in range(1, len(text)))
 
 
 # --- calls: the transform backwards ------------------------------------------------------------

@@ -58,6 +58,12 @@ def _trimmed(pattern: shapes.Pattern) -> shapes.Pattern:
     return items[0] if len(items) == 1 else shapes.Seq(tuple(items))
 
 
+def begins_with_space(pattern: shapes.Pattern) -> bool:
+    """Whether a delimiter takes in white space before it."""
+    first = pattern.items[0] if isinstance(pattern, shapes.Seq) and pattern.items else pattern
+    return _is_optional_space(first)
+
+
 def _is_optional_space(pattern: shapes.Pattern) -> bool:
     return isinstance(pattern, shapes.Repeat) and not pattern.low and _is_space(pattern.item)
 

@@ -25,7 +25,16 @@ from parsing import shapes
 from parsing.inverse import CALLS, Beginning, Inverse, Region
 from parsing.shapes import Mark, NotInvertible
 from server.turn_arguments import arguments_value, dialect_of
-from server.turn_delimiters import GAP, LINE, bar, needle, read, split, written
+from server.turn_delimiters import (
+    GAP,
+    LINE,
+    bar,
+    begins_with_space,
+    needle,
+    read,
+    split,
+    written,
+)
 from server.turn_tools import Mode, Tool, arguments_schema, calls_schema, never_a_call
 
 CONTENT = "content"
@@ -46,13 +55,15 @@ class Wishes:
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where in the turn something stands: `fresh`, nothing before it; `closed`, right behind this
-    text, the close of a region."""
+    text, the close of a region; `in_text`, behind free text, which takes in the white space."""
 
     fresh: bool = False
     closed: str = ""
+    in_text: bool = False
 
 
 _LATER = _Place()
+_IN_TEXT = _Place(in_text=True)
 
 
 @dataclass(slots=True)
@@ -104,11 +115,8 @@ class Plan:
             after = _Place(closed=self._close_texts(region)[0])
             more: Part = EMPTY
             if region.repeats:
-                again = _seq(self._glue(_LATER), self._reasoning(region, _LATER))
-                more = parts.Repeat(again, 0, None)
-            options.append(
-                _seq(self._glue(place), self._reasoning(region, place), more, self._answer(after))
-            )
+                more = parts.Repeat(self._reasoning(region, _LATER), 0, None)
+            options.append(_seq(self._reasoning(region, place), more, self._answer(after)))
         return _alt(options)
 
     def _answer(self, place: _Place) -> Part:
@@ -128,6 +136,13 @@ class Plan:
             return parts.Alt((EMPTY, *anchors))
         return GAP
 
+    def _lead(self, mark: Mark, place: _Place) -> Part:
+        """What may stand before an opener: between regions, or, where it must stand right at its
+        place, no more than the white space that it begins with."""
+        if mark.place == "anywhere":
+            return EMPTY if place.in_text else self._glue(place)
+        return GAP if begins_with_space(mark.pattern) else EMPTY
+
     def _anchored(self) -> bool:
         """Whether every region is a message of its own, with its own beginning (as harmony's)."""
         return self.inverse.implicit is None and any(r.repeats for r in self._thoughts())
@@ -143,17 +158,25 @@ class Plan:
         return region.name not in (CONTENT, CALLS) and not region.repeats
 
     def _reasoning(self, region: Region, place: _Place) -> Part:
-        opener = _alt([written(mark.pattern, {}) for mark in self._openings(region, place)])
-        return _seq(opener, self._reasoning_body(region))
+        options = []
+        for mark in self._openings(region, place):
+            lead = self._lead(mark, place)
+            body = self._reasoning_body(region, mark.ahead)
+            options.append(_seq(lead, written(mark.pattern, {}), body))
+        return _alt(options)
 
-    def _reasoning_body(self, region: Region) -> Part:
+    def _reasoning_body(self, region: Region, ahead: shapes.Pattern | None = None) -> Part:
         closing = _alt([written(mark.pattern, {}) for mark in self._writable(region)])
         if closing == parts.NOTHING:
             raise NotInvertible(f"field {region.name!r}: only the end of the turn closes it")
-        return parts.Timed(self._free_body(region), closing)
+        return parts.Timed(self._free_body(region, ahead), closing)
 
-    def _free_body(self, region: Region) -> Part:
-        return parts.Free(tuple(bar(mark) for mark in region.closes if mark.place != "end"))
+    def _free_body(self, region: Region, ahead: shapes.Pattern | None = None) -> Part:
+        """Text without the region's closes, which begins as its opener wants."""
+        text = parts.Free(tuple(bar(mark) for mark in region.closes if mark.place != "end"))
+        if ahead is None:
+            return text
+        return parts.Both(text, parts.Seq((parts.Look(read(ahead), negative=False), _ANY)))
 
     # --- delimiters ------------------------------------------------------------------------------
 
@@ -229,10 +252,10 @@ class Plan:
         for mark in self._openings(region, place):
             opener, inner = written(mark.pattern, {}), body
             if mark.ahead is not None and self.wishes.content is None:
-                inner = parts.Both(body, parts.Seq((parts.Look(read(mark.ahead), False), _ANY)))
+                inner = self._free_body(region, mark.ahead)
             closed = self._closed(region, inner, rest)
             ended = self._ended(region, inner)
-            options += [_seq(self._glue(place), opener, each) for each in (closed, ended)]
+            options += [_seq(self._lead(mark, place), opener, each) for each in (closed, ended)]
         return _alt(options)
 
     def _content_body(self, region: Region) -> Part:
@@ -283,8 +306,8 @@ class Plan:
         if self.wishes.mode == "auto":
             calls = self.inverse.regions[CALLS]
             unlimited = self.wishes.parallel and calls.repeats
-            (units if unlimited else once).append(self._call(calls, _LATER, closed=True))
-            tails.append(self._last_calls(calls, _LATER))
+            (units if unlimited else once).append(self._call(calls, _IN_TEXT, closed=True))
+            tails.append(self._last_calls(calls, _IN_TEXT))
             if place.fresh:
                 starts = [self._call_at_start(calls)]
         loop = parts.Repeat(_alt([_after(text, u) for u in units]), 0, None) if units else EMPTY
@@ -304,15 +327,14 @@ class Plan:
         calls = self.inverse.regions.get(CALLS)
         if calls is None:
             raise NotInvertible(f"the template has no field {CALLS!r}")
-        return _seq(self._glue(place), self._calls_here(calls, place))
+        return self._calls_here(calls, place)
 
     def _calls_here(self, calls: Region, place: _Place) -> Part:
         closed = self._call(calls, place, closed=True)
         if not (self.wishes.parallel and calls.repeats):
             return _alt([_seq(closed, GAP), self._last_calls(calls, place)])
-        again = _seq(self._glue(_LATER), self._call(calls, _LATER, closed=True))
-        more = parts.Repeat(again, 0, None)
-        last = _seq(self._glue(_LATER), self._last_calls(calls, _LATER))
+        more = parts.Repeat(self._call(calls, _LATER, closed=True), 0, None)
+        last = self._last_calls(calls, _LATER)
         return _alt(
             [
                 _seq(closed, more, _alt([GAP, last])),
@@ -356,15 +378,16 @@ class Plan:
         group = calls.call.group
         options = []
         for mark in self._openings(calls, place):
+            lead = self._lead(mark, place)
             if group is None:
                 head, tail = split(mark.pattern, {})
-                options.append(_seq(head, tail, whole(self._calls_body(calls))))
+                options.append(_seq(lead, head, tail, whole(self._calls_body(calls))))
                 continue
             named = []
             for tool in self.wishes.tools:
                 head, tail = split(mark.pattern, {group: tool.name})
                 named.append(_seq(tail, whole(self._arguments(calls, tool))))
-            options.append(_seq(head, _alt(named)))
+            options.append(_seq(lead, head, _alt(named)))
         return _alt(options)
 
     def _calls_body(self, calls: Region) -> Part:
@@ -421,7 +444,21 @@ def _counterpart(tag: str) -> str:
 
 
 def _barred(marks: Sequence[Mark]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for mark in marks if (text := needle(mark))))
+    """What strings in a value must do without. Raises NotInvertible where a delimiter could be
+    found in a value however its strings are."""
+    found: dict[str, None] = {}
+    for mark in marks:
+        if mark.place == "end" or (mark.place == "start" and mark.ahead is not None):
+            continue
+        text = needle(mark)
+        if not set(text) - _STRUCTURAL or _HEX.issuperset(text):
+            raise NotInvertible(f"a delimiter ({text!r}) could be found in the notation of JSON")
+        found[text] = None
+    return tuple(found)
+
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+_STRUCTURAL = frozenset('{}[]:,"0123456789+-.eE truefalsnull\t\r\n')
 
 
 def _seq(*items: Part) -> Part:
