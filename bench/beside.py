@@ -1,4 +1,4 @@
-"""Would masks made while the model computes come for free? One cold mask after a step, or beside it.
+"""Would masks made while the model computes be free? One after a step, or beside it.
 
     python -m bench.beside MODEL.gguf [--threads 2] [--rounds 60]
 

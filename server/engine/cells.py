@@ -12,6 +12,7 @@ scheduler makes them. Read next: `scheduler.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -66,6 +67,12 @@ class CellTable:
     def used(self) -> int:
         """Distinct cells that are held."""
         return len(self._holders)
+
+    def is_sound(self) -> bool:
+        """Whether every cell is owned by exactly the slots that count as its holders: then owned
+        and free cells together are all there are."""
+        owners = Counter(cell for cells in self._cells for cell in cells)
+        return owners == self._holders
 
     def held_by(self, slots: Iterable[int]) -> int:
         """Distinct cells that some slots hold together."""

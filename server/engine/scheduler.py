@@ -140,6 +140,8 @@ class Scheduler:
                 raise IntegrityError(f"slot {slot.index} holds tokens of another sequence")
             if sequence is not None and slot.pending < 1:
                 raise IntegrityError(f"slot {slot.index} has nothing left to evaluate")
+        if not self._cells.is_sound():
+            raise IntegrityError("cells owned and cells free are not all cells")
         if self.cells_used > self._model.n_ctx:
             raise IntegrityError(f"{self.cells_used} cells of {self._model.n_ctx} are in use")
 
