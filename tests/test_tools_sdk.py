@@ -253,7 +253,7 @@ async def test_a_hundred_requests_in_three_formats_all_come_back_as_valid_calls(
     limit = asyncio.Semaphore(4)
 
     async def ask(client: httpx.AsyncClient, number: int) -> tuple[int, str, Any]:
-        question, tools = TOOL_SETS[number % len(TOOL_SETS)]
+        question, tools = TOOL_SETS[number * len(TOOL_SETS) // REQUESTS]
         template = FORMATS[number % len(FORMATS)]
         body = {
             "model": MODEL,
@@ -276,7 +276,7 @@ async def test_a_hundred_requests_in_three_formats_all_come_back_as_valid_calls(
     seen: set[tuple[str, int]] = set()
     for number, template, answer in answers:
         [choice] = answer["choices"]
-        _, tools = TOOL_SETS[number % len(TOOL_SETS)]
+        _, tools = TOOL_SETS[number * len(TOOL_SETS) // REQUESTS]
         schemas = {each["function"]["name"]: each["function"]["parameters"] for each in tools}
         assert choice["finish_reason"] == "tool_calls"
         [call] = choice["message"]["tool_calls"]
@@ -286,5 +286,5 @@ async def test_a_hundred_requests_in_three_formats_all_come_back_as_valid_calls(
             format_checker=jsonschema.FormatChecker(),
         )
         assert answer["gabarito"]["tools"] == {"enforced": True, "valid": True}
-        seen.add((template, number % len(TOOL_SETS)))
+        seen.add((template, number * len(TOOL_SETS) // REQUESTS))
     assert len(seen) == len(FORMATS) * len(TOOL_SETS), "every set of tools in every format"
