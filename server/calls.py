@@ -87,7 +87,7 @@ class ValueScanner:
         return [
             ValueEvent(pointer(event.path), event.value, self._call)
             for event in events
-            if isinstance(event, Done)
+            if isinstance(event, Done) and event.known
         ]
 
 

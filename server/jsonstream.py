@@ -37,7 +37,7 @@ _NUMBER_RUN = re.compile(r"[0-9+\-.eE]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
-#: Stands for a value that JSON can write and Python's numbers can't hold: it isn't reported.
+#: Stands for a value that JSON can write and Python's numbers can't hold.
 _UNSPEAKABLE = object()
 
 
@@ -52,12 +52,14 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A value is complete: its text is `[start, end)`."""
+    """A value is complete: its text is `[start, end)`. `known` is False (and `value` None) where it
+    is or holds a number that Python's can't hold: the text is JSON, but the value can't be told."""
 
     path: Path
     value: Any
     start: int
     end: int
+    known: bool = True
 
 
 ScanEvent = Begun | Done
@@ -314,14 +316,15 @@ class JsonScanner:
         self._events.append(Begun(self._path(), self.offset, char))
 
     def _complete(self, value: Any, start: int) -> None:
-        if value is not _UNSPEAKABLE:
-            self._events.append(Done(self._path(), value, start, self.offset))
+        known = value is not _UNSPEAKABLE
+        told = value if known else None
+        self._events.append(Done(self._path(), told, start, self.offset, known))
         if not self._stack:
             self._state.expect = _Expect.NOTHING
             return
         self._state.expect = _Expect.COMMA_OR_END
         frame = self._stack[-1]
-        frame.speakable = frame.speakable and value is not _UNSPEAKABLE
+        frame.speakable = frame.speakable and known
         if isinstance(frame.value, list):
             frame.value.append(value)
         else:

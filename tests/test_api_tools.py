@@ -230,6 +230,21 @@ async def test_values_of_a_structured_answer() -> None:
     assert {value["field"] for value in values} == {"content"}
 
 
+async def test_a_number_that_no_double_holds_is_null_in_a_regions_value() -> None:
+    wide = tool("f", {"type": "object", "properties": {"a": {"type": "number"}}})
+    events = await stream(
+        ScriptedEngine(saying(calling("f", '{"a": 1e999}'))),
+        tools=[wide],
+        stream_options={"include_region_events": True},
+    )
+    [value] = [e.data["region"]["value"] for e in events if e.name == "region_close"]
+    assert value["function"]["arguments"] == {"a": None}
+    parts = [
+        part for e in events for c in e.data["choices"] for part in c["delta"].get("tool_calls", ())
+    ]
+    assert "".join(part["function"]["arguments"] for part in parts) == '{"a": 1e999}'
+
+
 async def test_without_asking_there_are_no_value_events() -> None:
     events = await stream(ScriptedEngine(saying(*TWO)), tools=TOOLS)
     assert all(event.name is None for event in events)

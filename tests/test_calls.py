@@ -356,6 +356,16 @@ def test_ids_are_the_models_own_where_it_gives_any_and_unique() -> None:
     assert message.calls[2].id.startswith("call_")
 
 
+def test_numbers_that_no_double_holds_do_no_harm() -> None:
+    message, outputs = run(
+        "qwen3",
+        ['<tool_call>{"arguments": {"days": [1e999], "city": "A"}, "name": "get_weather"}', "x"],
+    )
+    assert message.calls[0].arguments == '{"days": [1e999], "city": "A"}'
+    assert message.calls[0].complete
+    assert [o.pointer for o in outputs if isinstance(o, ValueEvent)] == ["/city"]
+
+
 def calling_with(body: str) -> dict[str, str]:
     return {
         "qwen3": f'<tool_call>{{"name": "note", "arguments": {{"text": "{body}"}}}}</tool_call>',

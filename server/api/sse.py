@@ -10,6 +10,7 @@ Read next: `server/api/chat.py`, which writes the events.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -32,8 +33,24 @@ DONE = ServerSentEvent(data="[DONE]", sep=_SEPARATOR)
 
 def event(data: dict[str, Any], name: str | None = None) -> ServerSentEvent:
     """One event whose data is `data` as JSON; without a name it is an ordinary chunk."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = _json(data)
+    except ValueError:  # a number that the model wrote is beyond what a double holds
+        text = _json(_finite(data))
     return ServerSentEvent(data=text.translate(_LINE_BREAKS), event=name, sep=_SEPARATOR)
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    """The same with null for numbers that are not finite."""
+    if isinstance(data, dict):
+        return {name: _finite(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def _ping() -> ServerSentEvent:
