@@ -30,7 +30,8 @@ from grammar.turn_parts import ValueSource
 from parsing import ResponseTemplate
 from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, probe, read_call
 from parsing.shapes import NotInvertible
-from server.turn_plan import Plan, Wishes
+from server.turn_plan import Plan
+from server.turn_regions import Wishes
 from server.turn_tools import Mode, Tool, choose, read_tools
 
 
