@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -152,6 +155,86 @@ def test_counters_are_cut_where_no_token_can_tell(pattern: str) -> None:
         direct = _Walker(strings, VOCABULARY).run(at, 0)
         assert meaning(_Walker(strings, VOCABULARY).run(same, 0)) == meaning(direct)
     assert cut > 3
+
+
+class Unaided(JsonStrings):
+    """Strings whose walks run the automaton over every token."""
+
+    def even(self, key: Any) -> None:
+        return None
+
+    def safe(self, key: Any) -> None:
+        return None
+
+    def is_ascii(self, key: Any) -> bool:
+        return False
+
+
+def tokens_of_many_kinds() -> list[bytes]:
+    """Letters, digits, marks, quotes, escapes and characters beyond ASCII in every short mix."""
+    parts = [
+        "a",
+        "b",
+        "Z",
+        "7",
+        "-",
+        "/",
+        " ",
+        '"',
+        "\\",
+        "\n",
+        "é",
+        "日",
+        "\u2028",
+        "\u00a0",
+        "😀",
+    ]
+    texts = ["".join(mix) for size in (1, 2, 3) for mix in product(parts, repeat=size)]
+    long = ["ab" * 9, "7" * 20, "Za-" * 6, "ab" * 9 + '"', "é" * 12]
+    cut = [text.encode()[:-1] for text in ("aé", "日", "b😀")]
+    return [bytes([b]) for b in range(256)] + [t.encode() for t in texts + long if len(t) > 1] + cut
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^[ab7]*$", "^[ab]{0,9}$", "^[a-zA-Z][ab7-]*$", "^[ab]{3}-[7Z]{2}$", "^.*$",
+        "^[^/]+(/[^/]+)*$", "ab", "^[^\\s]*$", "^(?!.*ab)", "^[aé]*$", "^[\\u0080-\\u{10FFFF}]*$",
+        "^a?b?7?$", "^(?=.{0,15}$)[ab]*7", "^[ab]*(-[ab]*)?$", "^\\w+\\s\\w+$",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("least", "most"), [(0, None), (0, 12), (2, 30), (40, 2000)])
+def test_what_is_told_of_many_tokens_at_once_changes_no_walk(
+    pattern: str, least: int, most: int | None
+) -> None:
+    tokens = tokens_of_many_kinds()
+    vocabulary = Vocabulary([*tokens, b""], {len(tokens): "<end>"}, [len(tokens)])
+    builder = RegexBuilder()
+    content = Content(parse_search(builder, pattern), least, most)
+    aided = JsonStrings(builder, vocabulary.longest, b'"', b'"')
+    unaided = Unaided(builder, vocabulary.longest, b'"', b'"')
+    if not aided.is_possible(content):
+        pytest.skip("no text fits")
+    below_main = vocabulary.trie.tokens_below
+    for text in ("", "a", "ab", "ab7", "aaa-", "é"):
+        found = []
+        for automaton in (aided, unaided):
+            state = automaton.start(content)
+            for byte in f'"{text}'.encode():
+                state = automaton.step(state, byte) if state >= 0 else state
+            if state < 0:
+                break
+            walked = _Walker(automaton, vocabulary).run(state, 0)
+            stay = set(walked.ids.tolist())
+            stay |= set(ids_of(walked.mask)) if walked.mask is not None else set()
+            left = {
+                token
+                for _, rests in walked.exits
+                for node in ((rests,) if isinstance(rests, int) else rests.nodes)
+                for token in below_main(node).tolist()
+            }
+            found.append((stay, left))
+        assert not found or found[0] == found[1], (text, found[0][0] ^ found[1][0])
 
 
 def test_what_was_forgotten_is_found_again() -> None:
