@@ -261,6 +261,18 @@ def test_null_lists_and_references() -> None:
     assert not accepts(lists, '["two one"]')
 
 
+def test_no_passage_twice() -> None:
+    source = "one two one ab"
+    schema = {"type": "array", "items": schema_of("words"), "uniqueItems": True, "maxItems": 4}
+    grammar = compiled(schema, source=source)
+    assert accepts(grammar, '["one", "one two"]')
+    assert not accepts(grammar, '["one", "one"]')
+    for seed in range(8):
+        value = written(grammar, seed)
+        assert len(set(value)) == len(value)
+        assert set(value) <= passages(source, "words")
+
+
 def test_other_types_are_left_alone() -> None:
     grammar = compiled({"x-extract": "source"}, source="abc")
     assert accepts(grammar, "12")
