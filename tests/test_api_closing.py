@@ -173,6 +173,8 @@ async def test_raw_log_probabilities(client: httpx.AsyncClient) -> None:
     raw = (await post(client, **asked, logprobs_raw=True))["choices"][0]["logprobs"]
     assert all(one < other for one, other in zip(raw["token_logprobs"], masked, strict=False))
     assert ", " in raw["top_logprobs"][0], "what the model wanted, though it was not legal"
+    alone = (await post(client, max_tokens=8, logprobs=0, logprobs_raw=True))["choices"][0]
+    assert alone["logprobs"]["token_logprobs"] == raw["token_logprobs"]
 
 
 @pytest.mark.parametrize(

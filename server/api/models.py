@@ -87,7 +87,8 @@ class SampledRequest(FormattedRequest):
 
     @model_validator(mode="after")
     def _raw_logprobs_are_logprobs(self) -> Self:
-        if self.logprobs_raw and getattr(self, "logprobs", None) in (None, False):
+        asked = getattr(self, "logprobs", None)
+        if self.logprobs_raw and (asked is None or asked is False):
             raise refuse("invalid_value", "'logprobs_raw' needs 'logprobs'.", "logprobs_raw")
         return self
 
