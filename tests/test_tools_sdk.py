@@ -121,7 +121,10 @@ def test_a_stream_says_what_the_whole_answer_says(live_server: str) -> None:
     calls = [part for each in deltas for part in each["delta"].get("tool_calls", ())]
     assert [part["function"].get("name") for part in calls if "id" in part] == ["greet"]
     text = "".join(part["function"]["arguments"] for part in calls)
-    assert text == whole["message"]["tool_calls"][0]["function"]["arguments"]
+    # White space is the model's own choice, and another one each time.
+    assert json.loads(text) == json.loads(
+        whole["message"]["tool_calls"][0]["function"]["arguments"]
+    )
     assert json.loads(text) == {"name": 'Zoë \\ "Z" 😀', "times": [1, {}]}
     assert deltas[-1]["finish_reason"] == whole["finish_reason"] == "tool_calls"
 
