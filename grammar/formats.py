@@ -43,6 +43,15 @@ def format_language(builder: RegexBuilder, name: str) -> Rx | None:
     return None if make is None else make(builder)
 
 
+def may_be_of_format(builder: RegexBuilder, name: str) -> Rx | None:
+    """Every string that anybody might take for one of the format, and more; None for no such bound.
+
+    What is outside is certainly not of the format, also for lenient validators.
+    """
+    pattern = _AT_MOST.get(name)
+    return None if pattern is None else parse_full(builder, pattern)
+
+
 def date(builder: RegexBuilder) -> Rx:
     """RFC 3339 full-date: years 0001 to 9999, month lengths and leap years exact."""
     days = (
@@ -180,3 +189,23 @@ _FORMATS: Final[dict[str, Callable[[RegexBuilder], Rx]]] = {
     "json-pointer": json_pointer,
     "relative-json-pointer": relative_json_pointer,
 }
+
+_AT_MOST: Final[dict[str, str]] = {
+    "date": r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?)",
+    "time": r"\d[^]*",
+    "date-time": r"\d[^]*",
+    "duration": r"[+-]?[Pp][^]*",
+    "email": r"[^]*@[^]*",
+    "idn-email": r"[^]*@[^]*",
+    "hostname": r"[A-Za-z0-9_.-]*",
+    "ipv4": r"[0-9A-Fa-fXx.]*",
+    "ipv6": r"[^]*:[^]*",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[^]*",
+    "iri": r"[A-Za-z][A-Za-z0-9+.-]*:[^]*",
+    "uuid": r"[0-9A-Fa-f-]*",
+    "json-pointer": r"(?:/[^]*)?",
+    "relative-json-pointer": r"\d[^]*",
+}
+"""Patterns that the strings of a format match from end to end, and perhaps others."""
+NEGATABLE: Final = frozenset(_AT_MOST)
+"""The formats for which ``may_be_of_format`` has a bound."""

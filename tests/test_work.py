@@ -343,7 +343,7 @@ NASTY: dict[str, tuple[Any, type[GrammarError] | None]] = {
     "nested": (nested(300), None),
     "nested deeper": (nested(3000), SchemaBudgetError),
     "oneOf nest": (one_ofs(12, 4), SchemaBudgetError),
-    "not nest": (not_nest(7), SchemaBudgetError),
+    "not nest": (not_nest(10), SchemaBudgetError),
     "itself": ({"$ref": "#"}, SchemaError),
     "not itself": ({"not": {"$ref": "#"}}, SchemaError),
     "itself or more": ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, SchemaError),

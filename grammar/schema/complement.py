@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from grammar.formats import NEGATABLE
 from grammar.schema import keywords as kw
 from grammar.schema.document import (
     AT,
     FRACTION,
     NONE,
     NOT,
+    NOT_FORMAT,
     NOT_MULTIPLE,
     NOT_PATTERN,
     SOME_KEY,
@@ -67,8 +69,11 @@ def _strings(schema: Schema, pointer: str) -> Iterator[Schema]:
         yield {"type": "string", "minLength": most + 1}
     if "pattern" in schema:
         yield {"type": "string", NOT_PATTERN: schema["pattern"]}
-    if kw.string(schema, "format", pointer) in kw.FORMATS:
-        raise NoComplementError("formats are enforced more narrowly than they are defined")
+    name = kw.string(schema, "format", pointer)
+    if name in NEGATABLE:
+        yield {"type": "string", NOT_FORMAT: name}
+    elif name in kw.FORMATS:
+        raise NoComplementError(f"what is certainly no {name} can't be said")
     if schema.get("contentEncoding") is not None:
         raise NoComplementError("contentEncoding has no complement here")
     if "x-extract" in schema:
@@ -145,7 +150,8 @@ def _objects(document: Document, schema: Schema, pointer: str) -> Iterator[Schem
         yield {"type": "object", "maxProperties": least - 1}
     if most is not None:
         yield {"type": "object", "minProperties": most + 1}
-    if "propertyNames" in schema:
-        raise NoComplementError("propertyNames has no complement here")
+    if schema.get("propertyNames", True) is not True:
+        failing = {"failing": join(pointer, "propertyNames"), "value": True}
+        yield {"type": "object", SOME_KEY: failing}
     if not unevaluated_is_idle(schema, "unevaluatedProperties"):
         raise NoComplementError("unevaluatedProperties has no complement here")

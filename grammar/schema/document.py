@@ -19,10 +19,11 @@ AT = "\0at"  # the pointer of a subschema that must hold
 NOT = "\0not"  # the pointer of a subschema that must not hold
 NONE = "\0none"  # values that the instance must not equal
 NOT_PATTERN = "\0not-pattern"
+NOT_FORMAT = "\0not-format"
 NOT_MULTIPLE = "\0not-multiple"
 FRACTION = "\0fraction"  # a number must not be an integer
 SOME_KEY = "\0some-key"  # some key of a class must be there, with a value; see ``objects.py``
-INTERNAL = frozenset({AT, NOT, NONE, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY})
+INTERNAL = frozenset({AT, NOT, NONE, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY})
 
 _CONTAINERS = (dict, list)
 MAX_DEPTH = 400
@@ -82,6 +83,8 @@ class Document:
         self.ref_alone = any(draft in dialect for draft in OLD_DRAFTS)
         #: Called now and then by whoever works on the document, to give way to others.
         self.breathe: Callable[[], None] = _go_on
+        #: What ``exclusive.py`` found, by pointer.
+        self.plain_parts: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self._written: dict[str, Any] = {}
         self._by_text: dict[str, str] = {}
         self._origins: dict[str, str] = {}

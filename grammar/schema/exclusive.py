@@ -46,6 +46,9 @@ def plainly_empty(document: Document, pointers: Iterable[str], depth: int = MAX_
 
 def _plain_parts(document: Document, pointer: str) -> list[tuple[str, dict[str, Any]]]:
     """The schema objects that hold wherever the subschema does."""
+    known = document.plain_parts.get(pointer)
+    if known is not None:
+        return known
     found: list[tuple[str, dict[str, Any]]] = []
     pending, seen = [pointer], {pointer}
     while pending and len(found) < MAX_PARTS:
@@ -66,6 +69,7 @@ def _plain_parts(document: Document, pointer: str) -> list[tuple[str, dict[str, 
             more = more[-1:]
         pending += [p for p in more if p not in seen]
         seen.update(more)
+    document.plain_parts[pointer] = found
     return found
 
 

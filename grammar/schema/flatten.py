@@ -25,8 +25,10 @@ Conjunction = tuple[str, ...]
 
 MAX_ALTERNATIVES = 1024
 MAX_PRODUCT = 16_384
-MAX_WORK = 400_000
-"""Pairs of alternatives that may be joined in one compilation."""
+MAX_WORK = 200_000
+"""Pairs of alternatives that may be joined in one compilation, and looks at them."""
+OF_A_LOOK = 2
+"""How many schema objects are looked at for plain contradictions for one unit of that work."""
 MANY, FEW = 8, 128
 """From so many alternatives on contradictions are looked for, and up to so many absorbed ones."""
 ALL_TYPES = frozenset(kw.TYPES)
@@ -96,6 +98,7 @@ class Flattener:
             joined = (tuple(dict.fromkeys(left + right)) for left in result for right in part)
             result = [a for a in dict.fromkeys(joined) if self._has_type(a)]
             if len(result) > MANY:
+                self._work += sum(map(len, result)) // OF_A_LOOK
                 result = [a for a in result if not plainly_empty(self._document, a)]
                 result = _absorbed(result) if len(result) <= FEW else result
             if len(result) > MAX_ALTERNATIVES:

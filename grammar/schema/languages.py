@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from grammar.content import Content
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full, parse_search
 from grammar.errors import Issue, SchemaBudgetError
-from grammar.formats import format_language
+from grammar.formats import format_language, may_be_of_format
 from grammar.numbers import integer_language, multiple_of_number, number_language
 from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others
-from grammar.schema.document import NONE, NOT_PATTERN, Document
+from grammar.schema.document import NONE, NOT_FORMAT, NOT_PATTERN, Document
 from grammar.schema.extraction import Extractions
 from grammar.schema.flatten import Conjunction
 from grammar.workspace import Workspace
@@ -93,6 +93,8 @@ class Languages:
         if NOT_PATTERN in schema:
             language = self._pattern(schema[NOT_PATTERN], pointer, "pattern")
             result += [] if language is None else [self.builder.complement(language)]
+        if NOT_FORMAT in schema:
+            result.append(self._no_format(schema[NOT_FORMAT]))
         words = [value for value in schema.get(NONE, ()) if isinstance(value, str)]
         if words:
             result.append(self.builder.complement(self.builder.literals(sorted(set(words)))))
@@ -106,6 +108,17 @@ class Languages:
         elif encoding is not None:
             self._note(f"contentEncoding {encoding!r} is an annotation: ignored")
         return result
+
+    def _no_format(self, name: str) -> Rx:
+        """What is certainly not of a format."""
+
+        def make() -> Rx:
+            outside = may_be_of_format(self.builder, name)
+            assert outside is not None, "a complement of another format was not asked for"
+            return self.builder.complement(outside)
+
+        self._note(f"strings that must not be of format {name} don't resemble one")
+        return self._keep(("no format", name), make)
 
     def _format(self, name: str, pointer: str) -> Rx | None:
         key = ("format", name)

@@ -14,7 +14,7 @@ from grammar.content import ANYTHING, Content, Excluding, Language, Without
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
-from grammar.schema.document import SOME_KEY, join
+from grammar.schema.document import NOT, SOME_KEY, join
 from grammar.schema.flatten import Conjunction
 from grammar.schema.places import extra_place
 
@@ -181,6 +181,9 @@ def _some_keys(merger: Merger, pointer: str, rule: dict[str, Any]) -> Rx:
     languages, builder = merger.languages, merger.languages.builder
     if "matching" in rule:
         return languages.key_pattern(rule["matching"], pointer)
+    if "failing" in rule:
+        failing = merger.document.add({NOT: rule["failing"]}, merger.document.origin(pointer))
+        return languages.of_keys(merger, (failing,))
     taken = [languages.key_pattern(pattern, pointer) for pattern in rule["patterns"]]
     return builder.complement(builder.union(builder.literals(rule["names"]), *taken))
 

@@ -217,6 +217,8 @@ class Evaluator:
         for name, item in value.items():
             if "matching" in rule:
                 inside = self._key_matches(rule["matching"], pointer, name)
+            elif "failing" in rule:
+                inside = not self.holds(rule["failing"], name)
             else:
                 inside = name not in rule["names"] and not any(
                     self._key_matches(pattern, pointer, name) for pattern in rule["patterns"]
