@@ -2,7 +2,7 @@
 
 The grammar makes answers fit what it enforces; this module says of a finished one whether it fits
 everything. It is asked about every complete JSON answer, strict or not: building a validator
-(jsonschema-rs) takes some 30 microseconds for a real schema, using it less than one.
+(jsonschema-rs, once a schema) takes some 50 microseconds for a typical real one, using it some 10.
 
 The schema is read as the grammar reads it: any draft from 4 to 2020-12, `format` asserts, OpenAPI's
 `nullable` adds null to `type`, nothing is fetched. Numbers are compared exactly, whatever their

@@ -218,6 +218,29 @@ async def test_bad_requests_name_the_field(fields: dict[str, Any], param: str) -
     assert response.json()["error"]["param"].startswith(param)
 
 
+@pytest.mark.parametrize("name", ["source", "messages"])
+async def test_a_source_may_be_a_million_characters_long(name: str) -> None:
+    text = "x" * 999_990
+    content: Any = text if name == "source" else [{"role": "user", "content": text}]
+    assert (await post(RIGHT, grounding="auto", **{name: content})).status_code == 200
+    content = text * 2 if name == "source" else content * 2
+    response = await post(RIGHT, grounding="auto", **{name: content})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == name
+    assert (await post(RIGHT, **{name: content})).status_code == 200, "nothing is looked for"
+
+
+async def test_what_nobody_asked_for_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nobody asked for it")
+
+    for name in ("rules", "Source", "RepairLoop"):
+        monkeypatch.setattr(f"server.api.demands.{name}", never)
+    monkeypatch.setattr("server.api.chat.HeldChoices.__init__", never)
+    monkeypatch.setattr("server.api.judging.check", never)
+    assert await grounding_of(WRONG) is None
+
+
 async def test_plain_completions_say_that_they_do_not_check() -> None:
     body = {
         "model": "toy",

@@ -13,6 +13,7 @@ from typing import Any
 
 import openai
 import pytest
+from pydantic import BaseModel, Field
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -102,6 +103,28 @@ def test_one_that_may_grow_is_complete(ran: dict[str, Any]) -> None:
     assert answer.usage.completion_tokens > sum(
         attempt["completion_tokens"] for attempt in repair["rejected"]
     )
+
+
+def test_the_sdks_stream_helper_sees_the_accepted_answer(live_server: str) -> None:
+    class City(BaseModel):
+        city: str = Field(max_length=20)
+
+    with (
+        openai.OpenAI(base_url=f"{live_server}/v1", api_key="unused", max_retries=0) as client,
+        client.chat.completions.stream(
+            model="default",
+            messages=[{"role": "user", "content": "Name a city as JSON."}],
+            response_format=City,
+            max_tokens=2,
+            temperature=0,
+            extra_body={"repair": {"max_attempts": 6}},
+        ) as stream,
+    ):
+        events = list(stream)
+        parsed = stream.get_final_completion().choices[0].message.parsed
+    assert isinstance(parsed, City)
+    deltas = [event.delta for event in events if event.type == "content.delta"]
+    assert json.loads("".join(deltas)) == {"city": parsed.city}
 
 
 def test_a_stream_tells_of_the_attempts(ran: dict[str, Any], live_server: str) -> None:

@@ -21,6 +21,10 @@ from server.api.structured import AnswerFormat
 from server.grounding import GroundingError, Rule, Source, rules
 from server.repair import RepairLoop
 
+#: Most characters that values are looked for in: reading the numbers and dates of so many takes a
+#: second or two.
+MAX_SOURCE = 1_000_000
+
 
 async def grounding_of(
     wanted: ChatCompletionRequest, answer_format: AnswerFormat
@@ -49,8 +53,14 @@ async def grounding_of(
         return None
     if wanted.offer is not None and wanted.on_ungrounded == "null":
         raise _refusal("on_ungrounded", "answers that may be tool calls are sent as they are")
+    source = source_of(wanted)
+    if len(source) > MAX_SOURCE:
+        raise _refusal(
+            "source" if wanted.source is not None else "messages",
+            f"at most {MAX_SOURCE:,} characters can be a source of grounding, not {len(source):,}",
+        )
     default: OnUngrounded = "report" if wanted.repair is None else "repair"
-    return Grounding(found, Source(source_of(wanted)), wanted.on_ungrounded or default)
+    return Grounding(found, Source(source), wanted.on_ungrounded or default)
 
 
 def loop_of(

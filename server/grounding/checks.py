@@ -89,6 +89,8 @@ def _number(value: Any, source: Source) -> str | None:
         wanted = read_number(value)
         if not wanted:
             return "this is not one number"
+    elif value - value != 0:
+        return "this number is too large to be read"
     else:
         wanted = frozenset({exact(value)})
     if wanted & source.numbers:

@@ -39,11 +39,13 @@ _MULTIPLIERS = {
     **dict.fromkeys(("dozen", "dozens", "dúzia", "dúzias", "duzia", "duzias", "docena", "docenas"),
                     Fraction(12)),
 }  # fmt: skip
+#: Most of them in a row: *a hundred thousand million*.
+_MOST_MULTIPLIERS = 4
 #: Letters that multiply where they stand at the digits; in lower case only after a currency.
 _LETTERS = {"k": _K, "K": _K, "M": _M, "MM": _M, "bn": _G, "B": _G, "mi": _M, "bi": _G, "tn": _T}
 _MONEY_LETTERS = {"m": _M, "b": _G, "t": _T}
-_WORD_AFTER = re.compile(rf"(?:{BLANK}|\s)?(?:of a )?([^\W\d_]+)")
-_LETTERS_AFTER = re.compile(r"[^\W\d_]+")
+_WORD_AFTER = re.compile(rf"(?:{BLANK}|\s)?(?:of a )?([^\W\d_]{{1,20}}+)(?![^\W\d_])")
+_LETTERS_AFTER = re.compile(r"[^\W\d_]{1,3}+(?![^\W\d_])")
 _AND_A_HALF = re.compile(r"\s+(?:and\s+(?:a|one)\s+half|e\s+mei[oa]|y\s+medi[oa])\b", re.IGNORECASE)
 _HALF_OF = re.compile(r"\b(?:half|mei[oa]|medi[oa])\s+(?:an?\s+)?([^\W\d_]+)", re.IGNORECASE)
 _HALF = re.compile(r"\b(?:half|metade|mitad)\b", re.IGNORECASE)
@@ -148,14 +150,15 @@ def _words(text: str, number: Stated) -> Stated:
     if number.in_words and not number.is_ordinal:  # the library has read the multipliers it knows
         last = text[number.start : number.end].split()[-1].lower()
         number = number._replace(scale=_MULTIPLIERS.get(last, number.scale))
-    while True:
+    for _ in range(_MOST_MULTIPLIERS):
         word = _WORD_AFTER.match(text, number.end)
         factor = _MULTIPLIERS.get(word[1].lower()) if word else None
         if word is None or factor is None or number.is_ordinal:
-            return number
+            break
         if number.in_words and text[number.end] not in " \u00a0":
-            return number
+            break
         number = _times(number, factor, word.end())
+    return number
 
 
 def _times(number: Stated, factor: Fraction, end: int) -> Stated:

@@ -25,7 +25,7 @@ _SPACED = re.compile(
     rf"(?<!\d)(?<!\d[.,:/'-])\d{{1,3}}(?:{BLANK}\d{{3}})+(?:[.,]\d+)?(?!\d)(?![.,:/'-]\d)"
 )
 _NO_NUMBERS = re.compile(
-    r"https?://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+"  # web, mail
+    r"https?://\S+|www\.\S+|(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+"  # web, mail
     r"|\+\d[\d ().-]{6,}\d|\(\d{2,4}\) ?\d{3,5}[ -]\d{3,4}"  # telephones
 )
 _GROUPED = re.compile(r"\d{1,3}(?:([.,'’])\d{3})(?:\1\d{3})*(?:([.,])(\d+))?")  # noqa: RUF001
@@ -70,9 +70,15 @@ class Stated(NamedTuple):
     is_ordinal: bool = False
 
 
+#: More characters than this are no number that anybody states.
+_MOST = 100
+_ENDLESS = re.compile(rf"\d{{{_MOST},}}")
+
+
 def blanked(text: str) -> str:
-    """The text without what looks like numbers but is addresses; positions stay."""
-    return _NO_NUMBERS.sub(lambda match: "\n" * len(match[0]), text)
+    """The text without what looks like numbers but is addresses, or endless; positions stay."""
+    text = _NO_NUMBERS.sub(lambda match: "\n" * len(match[0]), text)
+    return _ENDLESS.sub(lambda match: "\n" * len(match[0]), text)
 
 
 def in_digits(text: str) -> Iterator[Stated]:
@@ -89,6 +95,8 @@ def in_digits(text: str) -> Iterator[Stated]:
         at = bisect_right(mixed, match.span())
         if (at and mixed[at - 1][1] > match.start()) or not _stands_alone(text, *match.span()):
             continue
+        if len(match[0]) > _MOST:
+            continue  # a row of numbers
         taken.append(match.span())
         joined = re.sub(BLANK, "", match[0])
         yield Stated(*match.span(), (_plain(joined),))
@@ -170,6 +178,8 @@ def readings(body: str, style: str | None = None) -> tuple[Fraction, ...]:
 
     `style`: the decimal separator that the source settles on, or None.
     """
+    if len(body) > _MOST:
+        return ()
     if body.isdigit():
         return (Fraction(int(body)),) if len(body) < 3 or body[0] != "0" else ()
     exponent = _EXPONENT.fullmatch(body)
