@@ -181,12 +181,11 @@ class Sampler:
         """Whether an array of any length can be had, or one with an item of plenty of values."""
         if node.contains or node.most == 0:
             return False
-        samples = [self.of(choice.rule) for choice in node.rest]
-        if node.most is None and samples and not node.compares:
+        if node.most is None and node.rest and not node.compares:
             return True
         if node.most is not None and node.most <= len(node.prefix):
             return False
-        return any(sample.plenty for sample in samples)
+        return any(self.of(choice.rule).plenty for choice in node.rest)
 
     def _arrays(self, node: ArrayNode) -> Iterator[Value]:
         pending: list[tuple[At, tuple[Value, ...]]] = [(node.start, ())]
@@ -214,10 +213,15 @@ class Sampler:
                 if spec.needs_witness:
                     raise UncountedError("undeclared keys are not counted")
                 names.extend((str(key), value, False) for key in keys.values)
+        if spec.most is None:  # look at scalars first: that saves to look deeper
+            values = sorted((value for _, value, _ in names), key=self._has_parts)
+            if any(self.of(value).plenty for value in values):
+                return Sample(plenty=("object",))
         samples = [self.of(value) for _, value, _ in names]
-        if spec.most is None and any(sample.plenty for sample in samples):
-            return Sample(plenty=("object",))
         return self._list("object", self._pairs(spec, names, samples))
+
+    def _has_parts(self, number: int) -> bool:
+        return isinstance(self._rules[number], tuple | ArrayRule | ObjectRule)
 
     def _pairs(
         self, spec: ObjectSpec, names: list[tuple[str, int, bool]], samples: list[Sample]
