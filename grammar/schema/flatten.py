@@ -324,10 +324,14 @@ class Flattener:
             for alternative in made:
                 own = [p for p in alternative if not self._document.is_written(p)]
                 bases = [(p, self._document.schema(p)) for p in own]
+                if "2019-09" in (self._document.draft or ""):  # contains evaluates nothing there
+                    bases = [
+                        (p, {k: v for k, v in b.items() if k != "contains"})
+                        for p, b in bases
+                        if isinstance(b, dict)
+                    ]
                 rest = rest_of([(p, b) for p, b in bases if isinstance(b, dict)], pointer)
-                if rest is None:
-                    self._report(Issue(keyword, pointer, "contains evaluates items one by one"))
-                elif rest:
+                if rest:
                     alternative = (*alternative, *self._write(rest, pointer)[0])
                 result.append(alternative)
             made = result

@@ -32,7 +32,7 @@ from grammar.schema.places import contains_bounds, item_places
 from grammar.schema.values import Evaluator, key_of
 
 Way = tuple[Conjunction, tuple[int, ...]]
-MAX_CONTAINS = 3
+MAX_CONTAINS = 5
 MAX_LOOKS = 200
 _REGULAR = ("format", "multipleOf", "pattern", "patternProperties", "propertyNames")
 """What costs most of the work on regular languages, the likeliest last."""

@@ -88,8 +88,8 @@ def evaluated_properties(bases: Bases, pointer: str) -> dict[str, Any]:
     }
 
 
-def evaluated_items(bases: Bases, pointer: str) -> dict[str, Any] | None:
-    """The same for ``unevaluatedItems``; None where ``contains`` decides which items are left."""
+def evaluated_items(bases: Bases, pointer: str) -> dict[str, Any]:
+    """The same for ``unevaluatedItems``: items that match a ``contains`` are evaluated, too."""
     longest = 0
     for base, schema in bases:
         prefix, _ = item_places(schema, base)
@@ -97,7 +97,9 @@ def evaluated_items(bases: Bases, pointer: str) -> dict[str, Any] | None:
         if tail in schema or (base != pointer and "unevaluatedItems" in schema):
             return {}
         longest = max(longest, len(prefix))
-    if any("contains" in schema for _, schema in bases):
-        return None
-    written: dict[str, Any] = {"items": {AT: join(pointer, "unevaluatedItems")}}
+    items: dict[str, Any] = {AT: join(pointer, "unevaluatedItems")}
+    counted = [{AT: join(base, "contains")} for base, schema in bases if "contains" in schema]
+    if counted:
+        items = {"anyOf": [items, *counted]}
+    written: dict[str, Any] = {"items": items}
     return {"prefixItems": [True] * longest, **written} if longest else written
