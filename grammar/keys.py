@@ -4,9 +4,9 @@ RFC 8259 leaves an object with a repeated key undefined, so none may come out. T
 known when its closing quote comes; the automaton's label is that text's number, and the object's
 next key position excludes it. To keep sharing walks, only transitions see real texts: the mask of a
 state is that of its *vague* twin, which knows the position in the excluded words' trie but not the
-text, and accepts with ``VAGUE``. After a vague key no further undeclared key can be completed, so a
-mask made that way is never too wide; the few tokens that hold two whole keys are tried one by one
-(``Vocabulary.double_key_tokens``), so it is not too narrow either.
+text, and accepts with ``VAGUE``. After a vague key no further undeclared key can be completed. What
+that leaves open is which keys may still begin, and which complete: the few tokens that hold the end
+of one key and something of the next are tried one by one (``Vocabulary.double_key_tokens``).
 """
 
 from __future__ import annotations

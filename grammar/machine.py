@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.masks import FewTokens, Mask
+from grammar.masks import FewTokens, Mask, without_tokens
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.states import Behind, State
 from grammar.style import Style
@@ -252,9 +252,11 @@ class Machine:
         more = [t for leaf in state.leaves if leaf[0].takes_tokens for t in leaf[0].tokens(leaf[1])]
         if too_many:
             more += self._swept(state)
+        wrong: list[int] = []
         if vague:  # what a vague key could not decide is tried for real
-            tokens = vocabulary.tokens
-            more += [t for t in vocabulary.double_key_tokens if self.run(state, tokens[t])]
+            for token in vocabulary.double_key_tokens:
+                legal = self.run(state, vocabulary.tokens[token]) is not None
+                (more if legal else wrong).append(token)
         if more:
             parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
         private = bool(more) or any(part.private for part in parts)
@@ -262,7 +264,11 @@ class Machine:
         if count <= FEW and not any(part.mask is not None for part in parts):
             state.stuck = count == 0
             ids = [part.ids for part in parts]
-            made = FewTokens(ids[0] if len(ids) == 1 else np.concatenate([NO_IDS, *ids]))
+            all_ids = ids[0] if len(ids) == 1 else np.concatenate([NO_IDS, *ids])
+            if wrong and (out := np.isin(all_ids, wrong)).any():
+                all_ids, private = all_ids[~out], True
+                state.stuck = len(all_ids) == 0
+            made = FewTokens(all_ids)
             if private:  # nothing that others share may keep it
                 state.few = made
                 self._mask_bytes += 4 * vocabulary.mask_words
@@ -276,6 +282,9 @@ class Machine:
             mask = workspace.mask_of(
                 frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
             )
+        if any(int(mask[token >> 5]) >> (token & 31) & 1 for token in wrong):
+            mask = without_tokens(mask, wrong)
+            self._mask_bytes += 0 if private else mask.nbytes
         state.mask = mask
         return mask
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,15 @@ def set_bits(mask: Mask, ids: npt.NDArray[np.int32]) -> None:
     """Add some tokens to a mask."""
     bits = np.left_shift(_ONE, (ids & 31).astype(np.uint32))
     np.bitwise_or.at(mask, ids >> 5, bits)
+
+
+def without_tokens(mask: Mask, tokens: Iterable[int]) -> Mask:
+    """A read-only copy of a mask without some tokens."""
+    left = mask.copy()
+    for token in tokens:
+        left[token >> 5] &= np.uint32(0xFFFFFFFF ^ 1 << (token & 31))
+    left.flags.writeable = False
+    return left
 
 
 class FewTokens:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import struct
 import tempfile
 import zipfile
@@ -33,6 +34,7 @@ from grammar.walk import Walk
 from grammar.workspace import Workspace
 
 _TRIE_FORMAT = 1
+_TWO_KEYS = re.compile(rb'"[ \t\r\n]*:.*,[ \t\r\n]*"', re.DOTALL)
 
 
 class Vocabulary:
@@ -191,10 +193,8 @@ class Vocabulary:
 
     @cached_property
     def double_key_tokens(self) -> tuple[int, ...]:
-        """Tokens that could hold the end of one key and a whole further one (few, if any)."""
-        return tuple(
-            i for i, t in enumerate(self.tokens) if t.count(b'"') >= 3 and b":" in t and b"," in t
-        )
+        """Tokens that could hold the end of one key and something of the next (few, if any)."""
+        return tuple(i for i, t in enumerate(self.tokens) if _TWO_KEYS.search(t))
 
     @cached_property
     def below(self) -> Below:

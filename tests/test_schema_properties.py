@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -189,8 +189,22 @@ def instance(schema: Any, root: Any, rng: random.Random, depth: int = 0) -> Any:
     return {"boolean": rng.random() < 0.5, "null": None}[kind]
 
 
+OTHERS_ORDER = {
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {"a": {"const": None}},
+            "required": ["é"],
+            "additionalProperties": False,
+        },
+        {"type": "object", "properties": {"é": {"type": "null"}}, "required": []},
+    ]
+}
+
+
 @SETTINGS
 @given(schemas(), st.integers(0, 2**32))
+@example(OTHERS_ORDER, 0)
 def test_completeness(schema: Any, seed: int) -> None:
     rng = random.Random(seed)
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -210,6 +224,10 @@ def test_completeness(schema: Any, seed: int) -> None:
             assert accepted(flexible, value), (schema, value)
         return
     for value in valid:
+        if not accepts(flexible, dumps(value, "compact")):
+            # Made for one alternative, valid by another one, whose keys come in another order.
+            assert accepted(flexible, value), (schema, value)
+            continue
         for style in ("fixed", "compact", "pretty"):
             text = dumps(value, style)
             assert accepts(adaptive, text), (schema, text)

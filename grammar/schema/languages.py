@@ -236,7 +236,10 @@ class Languages:
                     ),
                     _spellings(builder, Fraction(0)),
                 ]
-        return builder.difference(builder.intersect(language, plain), builder.union(*out))
+        kept = [language, plain]
+        if others.integers:
+            kept.append(self._keep("fractional", lambda: _fractional(builder)))
+        return builder.difference(builder.intersect(*kept), builder.union(*out))
 
     def _multiple(self, divisor: Fraction, pointer: str) -> Rx | None:
         try:
@@ -268,3 +271,26 @@ def _spellings(builder: RegexBuilder, value: Fraction) -> Rx:
     digits = digits.rstrip("0")
     tail = f"\\.{digits}0*" if digits else "(\\.0+)?"
     return parse_full(builder, sign + whole + tail)
+
+
+def _fractional(builder: RegexBuilder) -> Rx:
+    """Numbers without exponent that are no integers, and aren't read as one either.
+
+    A reader keeps a double, which holds any 15 digits apart (IEEE 754, binary64): so of the first
+    15 digits those behind the point must not be all ``0``, nor all ``9`` where more follow.
+    """
+    options = []
+    for before in range(1, 15):
+        whole = "[0-9]" if before == 1 else f"[1-9][0-9]{{{before - 1}}}"
+        behind = 15 - before
+        short = builder.difference(
+            parse_full(builder, f"[0-9]{{1,{behind}}}"), parse_full(builder, f"0{{1,{behind}}}")
+        )
+        exact = builder.difference(
+            parse_full(builder, f"[0-9]{{{behind}}}"),
+            parse_full(builder, f"0{{{behind}}}|9{{{behind}}}"),
+        )
+        longer = builder.concat(exact, parse_full(builder, "[0-9]+"))
+        begin = parse_full(builder, f"-?{whole}\\.")
+        options.append(builder.concat(begin, builder.union(short, longer)))
+    return builder.union(*options)
