@@ -4,9 +4,7 @@ Each is a sub-language of what the standard behind the format allows, and of wha
 validators accept: nothing invalid is ever generated, and the usual spellings are all there. Where a
 format is narrower than its standard, its function says so.
 
-`regex` is not here: the patterns that a validator would compile are no regular language.
-
-Read next: `grammar.formats_uri` for the URI family.
+Read next: `grammar.formats_uri` for the URI family, `grammar.formats_regex` for `regex`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from grammar import formats_uri
+from grammar import formats_regex, formats_uri
 from grammar.ecma import parse_full
 from grammar.regular import RegexBuilder
 from grammar.rx import Rx
@@ -34,7 +32,7 @@ MAX_HOST: Final = 253
 
 
 def format_language(builder: RegexBuilder, name: str) -> Rx | None:
-    """The language of a format, or None for a name that is unknown or refused (`regex`).
+    """The language of a format, or None for a name that is unknown.
 
     Raises:
         RegexBudgetError: the builder's fuel ran out.
@@ -170,6 +168,7 @@ def uri_template(builder: RegexBuilder) -> Rx:
 
 
 _FORMATS: Final[dict[str, Callable[[RegexBuilder], Rx]]] = {
+    "regex": formats_regex.regex,
     "date": date,
     "time": time,
     "date-time": date_time,

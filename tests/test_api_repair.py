@@ -44,12 +44,15 @@ SOURCE = "Ada Lovelace was thirty-six when she died."
 RIGHT = '{"name": "Ada Lovelace", "age": 36}'
 WRONG = '{"name": "Ada Lovelace", "age": 41}'
 OTHER = '{"name": "Ada Lovelace", "age": 52}'
-#: Left to the validator: the format.
+#: Left to the validator: a pattern with a back-reference.
 LOOSE = {
     "type": "json_schema",
     "json_schema": {
         "name": "x",
-        "schema": {"type": "object", "properties": {"p": {"type": "string", "format": "regex"}}},
+        "schema": {
+            "type": "object",
+            "properties": {"p": {"type": "string", "pattern": "a|(b)\\1"}},
+        },
     },
 }
 
@@ -189,11 +192,11 @@ async def test_an_invalid_answer_goes_back_with_the_validators_words() -> None:
     engine = Attempts(('{"p": "["}', "stop"), ('{"p": "a"}', "stop"))
     answer = await answer_of(engine, response_format=LOOSE)
     assert turn("assistant", '{"p": "["}') in engine.prompts[1]
-    assert '- /p: "[" is not a "regex"' in engine.prompts[1]
+    assert '- /p: "[" does not match "a|(b)' in engine.prompts[1]
     (attempt,) = answer["gabarito"]["repair"]["rejected"]
     assert attempt["outcome"] == "invalid"
-    assert attempt["reasons"][0]["keyword"] == "format"
-    assert attempt["reasons"][0]["schema_pointer"] == "/properties/p/format"
+    assert attempt["reasons"][0]["keyword"] == "pattern"
+    assert attempt["reasons"][0]["schema_pointer"] == "/properties/p/pattern"
     assert answer["gabarito"]["validation"]["valid"] is True
 
 

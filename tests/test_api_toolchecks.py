@@ -16,10 +16,10 @@ from server.calls import AnswerCall
 from tests.api_support import ScriptedEngine, app_with, chat, client_of, events_of, saying
 from tests.test_api_tools import CITY, answer_of, calling, post, tool
 
-#: Not enforced: the format.
+#: Not enforced: a pattern with a back-reference.
 PATTERN = {
     "type": "object",
-    "properties": {"p": {"type": "string", "format": "regex"}},
+    "properties": {"p": {"type": "string", "pattern": "a|(b)\\1"}},
     "required": ["p"],
 }
 LOOK = [tool("look")]
@@ -52,7 +52,7 @@ async def test_what_is_not_enforced_is_checked() -> None:
     (invalid,) = facts["invalid"]
     assert (invalid["choice"], invalid["call"], invalid["name"]) == (0, 1, "seek")
     assert invalid["id"]
-    assert (invalid["errors"][0]["pointer"], invalid["errors"][0]["keyword"]) == ("/p", "format")
+    assert (invalid["errors"][0]["pointer"], invalid["errors"][0]["keyword"]) == ("/p", "pattern")
 
 
 @pytest.mark.parametrize("said", [calling("look", '{"city": 3}'), calling("lo", "{}")])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 import random
+import re
 
+import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
 from grammar.formats import format_language
 from grammar.regular import RegexBuilder, Rx
+from tests.grammar_support import compiled, random_walk
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 
@@ -145,8 +149,54 @@ def test_ipv6_agrees_on_random_arrangements(builder: RegexBuilder) -> None:
     assert verdicts == {True, False}
 
 
-def test_unknown_and_refused_formats(builder: RegexBuilder) -> None:
-    assert format_language(builder, "regex") is None
+PATTERNS = {
+    r"([abc])+\s+$": True,
+    r"^[a-z0-9]+(?:-[a-z0-9]+)*$": True,
+    r"^\d{4}-\d{2}-\d{2}$": True,
+    r"(a|b(c|(d)))?e{1,3}|": True,
+    r"^(?=.*[0-9])(?!x)[^\-\]]+\.$": True,
+    r"\u00e9\/é": True,
+    "": True,
+    "^(abc]": False,
+    r"^\S(|(.|\n)*\S)\Z": False,
+    r"\a": False,
+    "a{2,1}": False,
+    "[z-a]": False,
+    "[]": False,
+    "(?=a)*": False,
+    "a**": False,
+    "(": False,
+    "a)": False,
+    "[": False,
+    "{": False,
+    r"\1": False,
+}
+
+
+@pytest.mark.parametrize(("pattern", "wanted"), PATTERNS.items())
+def test_regex_is_a_part_of_the_patterns(builder: RegexBuilder, pattern: str, wanted: bool) -> None:
+    language = format_language(builder, "regex")
+    assert language is not None
+    assert language.matches(pattern) == wanted
+    if wanted:
+        re.compile(pattern)
+
+
+def test_what_is_written_as_a_regex_compiles_everywhere() -> None:
+    grammar = compiled({"type": "string", "format": "regex"}, whitespace="compact")
+    validator = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate_formats=True)
+    rng = random.Random(5)
+    ended = 0
+    for _ in range(60):
+        text, done, _ = random_walk(grammar, rng, steps=rng.choice([0, 5, 15]), limit=200)
+        if done:
+            ended += 1
+            re.compile(json.loads(text))
+            assert validator.is_valid(json.loads(text)), text
+    assert ended > 40
+
+
+def test_unknown_formats(builder: RegexBuilder) -> None:
     assert format_language(builder, "no-such-format") is None
 
 

@@ -402,7 +402,6 @@ UNSUPPORTED = [
     ),
     ({"not": {"uniqueItems": True}}, "not", ""),
     ({"type": "number", "multipleOf": 0.12345678}, "multipleOf", ""),
-    ({"type": "string", "format": "regex"}, "format", ""),
     ({"type": "string", "pattern": "(a)\\1"}, "pattern", ""),
     ({"properties": {"a": {"not": {"format": "uri-reference"}}}}, "not", "/properties/a"),
     ({"not": {"const": {"a": 1}}}, "not", ""),
