@@ -237,9 +237,12 @@ def _address(name: str, process: subprocess.Popen[bytes], log: Path) -> str:
 
 def _is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health", timeout=5).status_code == 200
+        ready = httpx.get(f"{url}/ready", timeout=5)
+        if ready.status_code == 404:  # llama-server says it under another name
+            ready = httpx.get(f"{url}/health", timeout=5)
     except httpx.HTTPError:
         return False
+    return ready.status_code == 200
 
 
 @contextmanager
