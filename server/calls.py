@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from server.growing import GrowingText, TextRule
-from server.jsonstream import Done, JsonScanner, ScanEvent, pointer
+from server.jsonstream import Done, JsonScanner, ScanEvent
+from server.pointers import pointer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class ValueScanner:
 
     def _values(self, events: list[ScanEvent]) -> list[ValueEvent]:
         return [
-            ValueEvent(pointer(event.path), event.value, self._call)
+            ValueEvent(pointer_of(event.path), event.value, self._call)
             for event in events
             if isinstance(event, Done) and event.known
         ]

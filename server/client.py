@@ -30,8 +30,8 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ValidationError
 
 from server.grounding import Source, check, rules
+from server.pointers import pointer_of
 from server.repair import Accept, Attempt, GiveUp, Reason, RepairLoop
-from server.violations import pointer_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI

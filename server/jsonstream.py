@@ -376,8 +376,3 @@ def _members(frame: _Open, value: Any, *, begun: bool) -> str:
 def write_json(value: Any) -> str:
     """A value as JSON text, its characters as they are."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def pointer(path: Path) -> str:
-    """A path as a JSON Pointer (RFC 6901)."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

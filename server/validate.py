@@ -25,7 +25,8 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
-from server.violations import Violation, is_undecided, list_violations, value_at
+from server.pointers import value_at
+from server.violations import Violation, is_undecided, list_violations
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 

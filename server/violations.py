@@ -19,6 +19,8 @@ from typing import Any
 
 import jsonschema_rs
 
+from server.pointers import pointer_of, value_at
+
 #: Most errors that are listed, and most characters of each one's message.
 MAX_VIOLATIONS = 20
 _MAX_MESSAGE = 300
@@ -81,24 +83,6 @@ def list_violations(
 def is_undecided(violations: Iterable[Violation]) -> bool:
     """Whether one of them is no violation, but a pattern that was given up."""
     return any(violation.keyword == _UNDECIDED for violation in violations)
-
-
-def pointer_of(path: Iterable[str | int]) -> str:
-    """The JSON pointer of a path (RFC 6901)."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
-
-
-def value_at(value: Any, pointer: str) -> Any:
-    """What a JSON pointer leads to; None where it leads nowhere."""
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, Mapping):
-            value = value.get(name)
-        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        else:
-            return None
-    return value
 
 
 def _violation(error: jsonschema_rs.ValidationError) -> Violation:

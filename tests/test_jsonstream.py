@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.jsonstream import MAX_DEPTH, Begun, Done, JsonScanner, ScanEvent, pointer
+from server.jsonstream import MAX_DEPTH, Begun, Done, JsonScanner, ScanEvent
+from server.pointers import pointer_of
 
 VALUES = st.recursive(
     st.none()
@@ -177,5 +178,5 @@ def test_nesting_has_an_end() -> None:
 
 
 def test_pointers() -> None:
-    assert pointer(()) == ""
-    assert pointer(("a/b", 0, "~", "")) == "/a~1b/0/~0/"
+    assert pointer_of(()) == ""
+    assert pointer_of(("a/b", 0, "~", "")) == "/a~1b/0/~0/"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from grammar import SchemaError, compile_json_schema
+from server.pointers import pointer_of, value_at
 from server.validate import AnswerValidator
-from server.violations import MAX_VIOLATIONS, pointer_of, value_at
+from server.violations import MAX_VIOLATIONS
 from tests.grammar_support import VOCABULARY, random_walk
 from tests.test_schema_corpus import lines
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from server.grounding.dates import read_date
 from server.grounding.numbers import exact, read_number
-from server.grounding.places import Path, pointer_of
+from server.grounding.places import Path
 from server.grounding.rules import Kind, Rule, Selected, select
 from server.grounding.source import Source
+from server.pointers import pointer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,6 @@ class Place(NamedTuple):
     schemas: Mapping[str, Mapping[str, Any]]
 
 
-def pointer_of(path: Path) -> str:
-    """The path as a JSON Pointer (RFC 6901)."""
-    return join("", *path)
-
-
 class SchemaPlaces:
     """Walks values along a schema.
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from server.pointers import pointer_of, value_at
+
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 #: Where subschemas stand (2020-12: Core 10 and 11; older drafts' `definitions`, `dependencies`).
@@ -50,7 +52,7 @@ class Place:
     @property
     def pointer(self) -> str:
         """The JSON Pointer (RFC 6901), "" for the root."""
-        return pointer(self.path)
+        return pointer_of(self.path)
 
     @property
     def is_property(self) -> bool:
@@ -62,11 +64,6 @@ class Place:
         """Whether the object around it must have this property."""
         required = self.parent.schema.get("required") if self.parent is not None else None
         return self.is_property and isinstance(required, list) and self.name in required
-
-
-def pointer(path: tuple[str, ...]) -> str:
-    """A path as a JSON Pointer."""
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
 
 
 def places(root: Schema) -> Iterator[Place]:
@@ -110,19 +107,10 @@ def resolved(schema: Schema, root: Schema) -> Schema:
 
 def lookup(root: Schema, reference: str) -> Schema | None:
     """The schema object that `#` or `#/...` names; None if it leads anywhere else."""
-    if not reference.startswith("#"):
+    if reference != "#" and not reference.startswith("#/"):
         return None
-    at: Any = root
-    for step in unquote(reference[1:]).split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(at, dict):
-            at = at.get(step)
-        elif isinstance(at, list) and step.isdecimal() and int(step) < len(at):
-            at = at[int(step)]
-        else:
-            return None
-    is_pointer = reference == "#" or reference.startswith("#/")
-    return at if is_pointer and isinstance(at, dict) else None
+    found = value_at(root, unquote(reference[1:]))
+    return found if isinstance(found, dict) else None
 
 
 def branches(schema: Schema, root: Schema) -> list[Schema]:

@@ -24,8 +24,9 @@ from grammar import (
 from grammar.schema.extraction import NO_SOURCE
 from server.lint.dialects import Dialect, dialect_findings, tools_over_limit
 from server.lint.measures import counts
-from server.lint.places import Schema, pointer
+from server.lint.places import Schema
 from server.lint.rules import Finding, rule_findings
+from server.pointers import pointer_of
 
 #: Most findings of one rule (and target) in a report; the rest is counted.
 MAX_OF_A_KIND = 100
@@ -98,7 +99,7 @@ def lint_tools(tools: Sequence[Mapping[str, Any]], dialects: Iterable[Dialect] =
             continue
         strict += function.get("strict") is True
         report = lint_schema(parameters, targets)
-        place = pointer((str(index), "function", "parameters"))
+        place = pointer_of((index, "function", "parameters"))
         found.extend(replace(item, pointer=place + item.pointer) for item in report.findings)
         bounds.extend(report.bounds)
         total.update(report.counts)
