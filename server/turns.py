@@ -34,6 +34,10 @@ from server.turn_plan import Plan
 from server.turn_regions import Wishes
 from server.turn_tools import Mode, Tool, choose, read_tools
 
+#: Keywords of the issues that say why a tool is never called: its name can't be written in the
+#: model's format; no arguments fit its parameters, or none that do can be written in that format.
+UNCALLABLE = frozenset({"name", "parameters"})
+
 
 @dataclass(frozen=True, slots=True)
 class TurnGrammar:
@@ -41,7 +45,8 @@ class TurnGrammar:
 
     grammar   None: nothing is bound; then `reason` says why, or is None if nothing was asked for
     reason    why the template can't be inverted for this request, by field
-    issues    what of the schemas is not enforced, with pointers into the request
+    issues    what of the schemas is not enforced, with pointers into the request; those of the
+              keywords in `UNCALLABLE` are about tools that can't be called at all
     key       of the grammar in the cache, with `hit` and `compile_ms` (None without a grammar)
     begins    where the prompt leaves the model
     """
@@ -85,7 +90,8 @@ def turn_grammar(
 
     Raises:
         ToolChoiceError: `tool_choice` names a tool that isn't there.
-        SchemaError: the content's schema, or a strict tool's, can't be enforced.
+        SchemaError: the content's schema, or a strict tool's, can't be enforced; a call is required
+            and no arguments of any tool would do.
         GrammarSourceError: the content's pattern, choices or grammar is at fault, or the whole is
             too complex.
     """
@@ -102,6 +108,7 @@ def turn_grammar(
     try:
         if mode != "none":
             chosen = _callable(template, inverse, chosen, issues)
+            chosen = _satisfiable(mode, chosen, vocabulary, cache, issues)
             mode = mode if chosen else _without_calls(mode, inverse)
         wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
     except NotInvertible as reason:
@@ -162,8 +169,9 @@ def _salvaged(
 ) -> Wishes:
     """What is left of wishes that can't be compiled as they are; what is not becomes issues.
 
-    A tool that is not strict takes any object where its schema can't be compiled, and one whose
-    arguments can't be written in the model's format can't be called.
+    A tool that is not strict takes any object where its schema can't be compiled (`_satisfiable`
+    has seen to those that nothing satisfies), and one whose arguments can't be written in the
+    model's format can't be called.
 
     Raises:
         NotInvertible: the content by itself is fine, or no tool is left that must be called.
@@ -231,6 +239,38 @@ def _callable(
             issues.append(Issue("name", f"/tools/{tool.place}/function", reason))
         else:
             found.append(tool)
+    return tuple(found)
+
+
+def _satisfiable(
+    mode: Mode,
+    tools: tuple[Tool, ...],
+    vocabulary: Vocabulary,
+    cache: GrammarCache,
+    issues: list[Issue],
+) -> tuple[Tool, ...]:
+    """The tools that some arguments fit; the others are issues.
+
+    Raises:
+        UnsatisfiableSchemaError: a call is required and none is left.
+    """
+    found: list[Tool] = []
+    fault: UnsatisfiableSchemaError | None = None
+    for tool in tools:
+        try:
+            cache.get_json_schema(dict(tool.parameters), vocabulary, strict=tool.strict)
+        except UnsatisfiableSchemaError as error:
+            if tool.strict:
+                raise
+            fault = fault or error
+            reason = f"no arguments fit, so it is never called: {error.message}"
+            issues.append(Issue("parameters", tool.pointer + error.pointer, reason))
+            continue
+        except SchemaError:
+            pass  # said when the turn is compiled
+        found.append(tool)
+    if mode == "required" and fault is not None and not found:
+        raise fault
     return tuple(found)
 
 

@@ -240,6 +240,33 @@ async def test_of_a_tool_that_is_not_strict_the_rest_is_listed() -> None:
     assert not takes(engine, calling("now", '{"a": 1}'))
 
 
+async def test_a_tool_that_nothing_satisfies_is_said_to_be_never_called() -> None:
+    engine = ScriptedEngine(saying(calling("look", '{"city": "A"}')))
+    response = await post(engine, tools=[LOOK, tool("f", NEVER)], tool_choice="required")
+    [never] = response.json()["gabarito"]["tools"].pop("uncallable")
+    assert (never["tool"], never["pointer"]) == ("f", "/properties/a")
+    assert "never called" in never["reason"]
+    assert response.json()["gabarito"]["tools"]["enforced"] is True
+    assert takes(engine, calling("look", '{"city": "A"}'))
+    assert not takes(engine, calling("f", '{"a": 1}'))
+    engine = ScriptedEngine(saying("words"))
+    alone = await post(engine, tools=[tool("f", NEVER)])
+    assert [each["tool"] for each in alone.json()["gabarito"]["tools"]["uncallable"]] == ["f"]
+    assert takes(engine, "words")
+    assert not takes(engine, calling("f", '{"a": 1}'))
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
+async def test_a_call_that_is_required_and_that_nothing_satisfies_is_an_error(choice: Any) -> None:
+    tools = [tool("f", NEVER)] if choice == "required" else [tool("f", NEVER), NOW]
+    response = await post(ScriptedEngine(saying("x")), tools=tools, tool_choice=choice)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == "tools[0].function.parameters"
+    assert error["code"] == "invalid_function_parameters"
+    assert error["issues"][0]["pointer"] == "/properties/a"
+
+
 async def test_enforced_tools_are_said_to_be() -> None:
     response = await post(ScriptedEngine(saying(PARIS)), tools=TOOLS)
     assert response.json()["gabarito"]["tools"] == {"enforced": True, "valid": True}

@@ -37,7 +37,7 @@ from server.api.models import ChatCompletionRequest
 from server.api.runtime import Served
 from server.api.structured import AnswerFormat
 from server.api.tools import Offer
-from server.api.toolschemas import unenforced
+from server.api.toolschemas import tool_issues
 from server.deltas import AnswerReader, StructuredReader
 from server.prompt import RenderedPrompt, tokenize_prompt
 from server.templates import reasons, region_reader
@@ -151,8 +151,8 @@ def _with_turn(binding: Binding, turn: TurnGrammar, *, bounded: bool) -> Binding
         return replace(binding, facts=facts, warnings=tuple(warnings))
     facts = None
     if offer is not None:
-        missing = unenforced(turn.issues, offer.tools)
-        facts = {"enforced": not missing, **({"unenforced": missing} if missing else {})}
+        told = tool_issues(turn.issues, offer.tools)
+        facts = {"enforced": "unenforced" not in told, **told}
     hit = turn.hit and answer_format.cache != "miss"
     return replace(
         binding,

@@ -195,7 +195,7 @@ class FormatCompiler:
 
         def checked() -> TurnGrammar:
             if offer is not None:
-                check_schemas(offer.tools, self._vocabulary, self._cache)
+                check_schemas(offer, self._vocabulary, self._cache)
             return make()
 
         try:

@@ -1,7 +1,9 @@
 """The schemas of tools: which can't be used, and what of the others is not enforced.
 
     strict       a keyword that can't be enforced is an error
-    not strict   the rest is enforced; a schema that can't be compiled at all takes any object
+    not strict   the rest is enforced; a schema that can't be compiled at all takes any object, and
+                 a function whose schema nothing satisfies is never called, which is an error where
+                 a call is required and there is no other
 
 A schema that is no schema is an error either way. Errors are OpenAI's: `param` is
 `tools[i].function.parameters`, `code` is `invalid_function_parameters`; `issues` has pointers into
@@ -25,32 +27,38 @@ from grammar import (
     Vocabulary,
 )
 from server.api.errors import ApiError, issue_dict, to_api_error
-from server.api.tools import FunctionTool
+from server.api.tools import FunctionTool, Offer
+from server.turns import UNCALLABLE
 from server.validate import AnswerValidator
 
 CODE = "invalid_function_parameters"
 
 
-def check_schemas(
-    tools: Sequence[FunctionTool], vocabulary: Vocabulary, cache: GrammarCache
-) -> None:
+def check_schemas(offer: Offer, vocabulary: Vocabulary, cache: GrammarCache) -> None:
     """Compile each tool's schema by itself, to say which of them is at fault. Blocks.
 
     Raises:
-        ApiError: 400, one of them can't be used.
+        ApiError: 400, one of them can't be used; or a call is required, and nothing satisfies the
+            schemas of those that may be called.
     """
-    for place, tool in enumerate(tools):
+    unsatisfiable: dict[int, SchemaError] = {}
+    for place, tool in enumerate(offer.tools):
         strict = bool(tool.function.strict)
         try:
             cache.get_json_schema(tool.schema_, vocabulary, strict=strict)
         except (UnsupportedSchemaError, UnsatisfiableSchemaError, SchemaBudgetError) as error:
             if strict:
                 raise schema_error(error, place, tool.name) from error
+            if isinstance(error, UnsatisfiableSchemaError):
+                unsatisfiable[place] = error
         except SchemaError as error:
             raise schema_error(error, place, tool.name) from error
         except RecursionError:
             too_deep = SchemaBudgetError("it is nested too deeply")
             raise schema_error(too_deep, place, tool.name) from None
+    if offer.required and all(place in unsatisfiable for place in offer.positions):
+        place = offer.positions[0]
+        raise schema_error(unsatisfiable[place], place, offer.tools[place].name)
 
 
 def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
@@ -65,20 +73,28 @@ def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
     )
 
 
-def unenforced(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> list[dict[str, Any]]:
-    """The issues that are about tools, by tool, with pointers into its parameters; `checked`: the
-    finished arguments are checked against the keyword. A tool whose name the model's format can't
-    write is never called: an issue of the keyword `name`."""
-    listed = []
+def tool_issues(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> dict[str, Any]:
+    """The issues that are about tools, by tool, with pointers into its parameters.
+
+    Returns:
+        `unenforced`, with `checked`: the finished arguments are checked against the keyword; and
+        `uncallable`, the tools that are never called. What is empty is absent.
+    """
+    facts: dict[str, list[dict[str, Any]]] = {"unenforced": [], "uncallable": []}
     for issue in issues:
         for place, tool in enumerate(tools):
             function = f"/tools/{place}/function"
             parameters = f"{function}/parameters"
-            if issue.pointer == function:
-                listed.append({"tool": tool.name, **issue_dict(issue), "checked": True})
-            elif issue.pointer == parameters or issue.pointer.startswith(parameters + "/"):
-                pointer = issue.pointer.removeprefix(parameters)
-                told = issue_dict(Issue(issue.keyword, pointer, issue.reason))
-                checked = AnswerValidator(tool.schema_).checks(issue.keyword, pointer)
-                listed.append({"tool": tool.name, **told, "checked": checked})
-    return listed
+            if issue.pointer not in (function, parameters) and not issue.pointer.startswith(
+                parameters + "/"
+            ):
+                continue
+            pointer = issue.pointer.removeprefix(function).removeprefix("/parameters")
+            if issue.keyword in UNCALLABLE:
+                told = {"tool": tool.name, "pointer": pointer, "reason": issue.reason}
+                facts["uncallable"].append(told)
+                continue
+            told = issue_dict(Issue(issue.keyword, pointer, issue.reason))
+            checked = AnswerValidator(tool.schema_).checks(issue.keyword, pointer)
+            facts["unenforced"].append({"tool": tool.name, **told, "checked": checked})
+    return {name: listed for name, listed in facts.items() if listed}
