@@ -5,10 +5,13 @@ Read next: whoever names a place in a value or schema: `violations.py`, `lint/`,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grammar.schema.document import join
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
@@ -22,7 +25,7 @@ def value_at(value: Any, pointer: str) -> Any:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, Mapping):
             value = value.get(name)
-        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
             value = value[int(name)]
         else:
             return None

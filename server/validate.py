@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 import jsonschema_rs
@@ -51,6 +51,10 @@ _ANNOTATIONS = frozenset({"contentEncoding"})
 
 #: Keywords whose values are data and no schemas.
 _DATA = frozenset({"const", "enum", "default", "examples", "example"})
+
+#: Integers of more digits than this are read as decimals, which takes time in proportion to them;
+#: Python's integers take the square of it, and by default refuse 4,300.
+_MAX_INTEGER = 4_000
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -89,18 +93,26 @@ class AnswerValidator:
         self._schema = _with_nullable(schema)
         self._validator: jsonschema_rs.Validator | None = None
         self._integers_are_written_so = False
+        self._gives_up = False
         self.problem: str | None = None
         self._build()
 
     def check_text(self, text: str) -> Validation:
         """Judge a JSON text."""
         try:
-            value = json.loads(text, parse_float=self._number, parse_constant=_no_constant)
+            value = json.loads(
+                text,
+                parse_float=self._number,
+                parse_int=_integer,
+                parse_constant=_no_constant,
+            )
         except RecursionError:
             return _undecided("the value is nested too deeply to be checked")
         except json.JSONDecodeError as error:
             return _no_json(f"{error.msg} at line {error.lineno}, column {error.colno}")
-        except ValueError as error:  # NaN, or a number of thousands of digits
+        except InvalidOperation:
+            return _undecided("a number of the value has an exponent beyond all bounds")
+        except ValueError as error:  # NaN
             return _no_json(str(error))
         if _may_be_deep(text) and _depth(text) > _MAX_DEPTH:
             return _undecided("the value is nested too deeply to be checked")
@@ -130,11 +142,17 @@ class AnswerValidator:
         try:
             if self._validator.is_valid(value):
                 return Validation(True)
-            violations, more = list_violations(self._validator, self._schema, value)
         except UnicodeEncodeError:
             return _undecided("a string of the value has half a surrogate pair")
         except (ValueError, OverflowError) as error:
             return _undecided(f"the value can't be checked: {error}")
+        try:
+            violations, more = list_violations(self._validator, self._schema, value)
+        except (ValueError, OverflowError):  # a number that no Python integer is made of
+            if self._gives_up:
+                return _undecided("it does not fit, or a pattern takes too many steps to match")
+            text = "does not fit the schema (a number in it is too long to say more)"
+            return Validation(False, (Violation("", "", "", text),))
         if is_undecided(violations):
             return _undecided("a pattern takes too many steps to match")
         return Validation(False, violations, more)
@@ -163,6 +181,7 @@ class AnswerValidator:
                     problems.append(str(error))
                 else:
                     self._integers_are_written_so = draft is jsonschema_rs.Draft4Validator
+                    self._gives_up = isinstance(patterns, jsonschema_rs.FancyRegexOptions)
                     return
         self.problem = problems[1]  # of the draft that comes first, by the engine that takes more
 
@@ -176,6 +195,10 @@ class AnswerValidator:
             whole = int(number)
             return whole if whole == number else number
         return number
+
+
+def _integer(text: str) -> Decimal | int:
+    return int(text) if len(text) <= _MAX_INTEGER else Decimal(text)
 
 
 def _undecided(reason: str) -> Validation:

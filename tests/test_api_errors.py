@@ -185,6 +185,7 @@ async def test_a_missing_field_is_named(name: str) -> None:
         (b'{"a": 1, "a": 2}', "'a' stands twice"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": -Infinity}', "Infinity"),
+        (b'{"a": %s}' % (b"1" * 5000), "more than 4000 digits"),
         (b'{"a": 1e999}', "too large"),
         (b'{"a": "\xff"}', "UTF-8"),
         (b'\xef\xbb\xbf{"a": 1}', "BOM"),

@@ -193,6 +193,31 @@ async def test_several_choices_with_nulls_in_a_stream() -> None:
     assert [choice["grounding"].get("nulled") for choice in choices] == [True, None]
 
 
+async def test_null_leaves_the_rest_as_it_was_written() -> None:
+    exact = '{"name":  "Ada Lovelace", "age": 41, "x": 0.12345678901234567890123, "y": 1e999}'
+    wanted = strict_format({**schema(), "additionalProperties": True})
+    fields = {"on_ungrounded": "null", "grounding": {"fields": {"age": "number"}}}
+    response = await post(exact, response_format=wanted, **fields)
+    assert response.status_code == 422, "no validator can say whether 1e999 may stay"
+    exact = exact.replace(', "y": 1e999', "")
+    response = await post(exact, response_format=wanted, **fields)
+    content = response.json()["choices"][0]["message"]["content"]
+    assert content == exact.replace("41", "null")
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999"])
+async def test_a_number_that_cannot_be_read_is_not_grounded(number: str) -> None:
+    response = await post(WRONG.replace("41", number), grounding="auto", max_tokens=9)
+    assert response.status_code == 200, response.text
+    told = response.json()["gabarito"]
+    assert told["validation"]["valid"] is True
+    [ungrounded] = told["grounding"]["ungrounded"]
+    assert (ungrounded["pointer"], ungrounded["value"]) == ("/age", None)
+    assert "too large" in ungrounded["reason"]
+    error = await post(WRONG.replace("41", number), grounding="auto", repair={"max_attempts": 1})
+    assert error.json()["error"]["code"] == "repair_failed"
+
+
 # --- refused ----------------------------------------------------------------------------------
 
 

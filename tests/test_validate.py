@@ -51,6 +51,37 @@ def test_valid_is_short() -> None:
     assert AnswerValidator({"type": "object"}).check({}).as_dict() == {"valid": True}
 
 
+LONG = "3" * 5000  # more digits than Python's integers are read from
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "valid"),
+    [
+        ({"type": "integer"}, LONG, True),
+        ({"type": "integer", "maximum": 5}, "-" + LONG, True),
+        ({"maximum": 5}, LONG, False),
+        ({"type": "string"}, LONG, False),
+        ({"multipleOf": 3}, LONG, True),
+        ({"multipleOf": 7}, LONG, False),
+        ({"uniqueItems": True}, f"[{LONG}, {LONG}]", False),
+        ({"uniqueItems": True}, f"[{LONG}, {LONG}4]", True),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}, LONG, True),
+        ({"type": "number"}, "1e99999999999999999999", None),
+    ],
+)
+def test_numbers_of_any_length_are_judged(schema: Any, text: str, valid: bool | None) -> None:
+    found = AnswerValidator(schema).check_text(text)
+    assert found.valid is valid
+    assert all("JSON" not in violation.message for violation in found.violations)
+    assert bool(found.violations) is (valid is False)
+
+
+def test_a_number_of_a_million_digits_takes_no_time() -> None:
+    started = time.perf_counter()
+    assert verdict({"type": "integer", "multipleOf": 3}, "3" * 1_000_000) is True
+    assert time.perf_counter() - started < 5  # as an integer: minutes
+
+
 def test_many_violations_are_cut_short() -> None:
     found = AnswerValidator({"items": {"type": "string"}}).check([1] * 50)
     assert len(found.violations) == MAX_VIOLATIONS
@@ -66,7 +97,7 @@ def test_a_long_message_is_cut_in_the_middle() -> None:
     assert only.message.endswith('is not of type "integer"')
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"a": NaN}', "[1,]", "1" * 5000])
+@pytest.mark.parametrize("text", ["", "{", '{"a": NaN}', "[1,]", "01"])
 def test_what_is_no_json_is_not_valid(text: str) -> None:
     found = AnswerValidator(True).check_text(text)
     assert found.valid is False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -29,6 +29,7 @@ from server.api.extension import ChoiceFacts
 from server.api.structured import AnswerFormat
 from server.engine.types import Finished
 from server.grounding import Rule, Source, Ungrounded, check, nulled
+from server.jsonstream import Done, JsonScanner, Path
 from server.repair import Reason
 from server.validate import Validation
 
@@ -36,6 +37,9 @@ OnUngrounded: TypeAlias = Literal["report", "repair", "null"]
 
 #: Most characters of a value in a reason that is put into words.
 _MAX_VALUE = 200
+
+#: Integers of more digits are not stated anywhere, and too large to be read.
+_MAX_INTEGER = 400
 
 LOGGER = logging.getLogger("gabarito.api")
 
@@ -197,7 +201,7 @@ def _is_closed(end: Finished) -> bool:
 
 def _grounded(verdict: Verdict, grounding: Grounding, schema: dict[str, Any]) -> Verdict:
     try:
-        value = json.loads(verdict.written)
+        value = json.loads(verdict.written, parse_int=_integer)
     except RecursionError:
         return verdict
     found = check(value, grounding.rules, grounding.source)
@@ -206,9 +210,33 @@ def _grounded(verdict: Verdict, grounding: Grounding, schema: dict[str, Any]) ->
         return verdict
     if grounding.on_ungrounded == "repair":
         return replace(verdict, intolerable=found)
-    value, left = nulled(value, found, schema)
-    text = json.dumps(value, ensure_ascii=False)
+    _, left = nulled(value, found, schema)
+    kept = {each.path for each in left}
+    text = _with_nulls(verdict.written, {each.path for each in found} - kept)
+    if text is None:
+        return replace(verdict, intolerable=found)
     return replace(verdict, intolerable=left, with_nulls=text)
+
+
+def _integer(text: str) -> int | float:
+    """An integer; of more digits than anything states, as a double."""
+    return int(text) if len(text) <= _MAX_INTEGER else float(text)
+
+
+def _with_nulls(text: str, paths: Set[Path]) -> str | None:
+    """A JSON text with null at some places, and the rest as it was written; None: it is nested too
+    deeply for that."""
+    scanner = JsonScanner()
+    spans = [
+        (event.start, event.end)
+        for event in [*scanner.feed(text), *scanner.finish()]
+        if isinstance(event, Done) and event.path in paths
+    ]
+    if scanner.failed:
+        return None
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + "null" + text[end:]
+    return text
 
 
 def _stated(each: Ungrounded) -> str:
@@ -220,4 +248,4 @@ def _stated(each: Ungrounded) -> str:
 
 
 def _shown(each: Ungrounded) -> dict[str, Any]:
-    return {"value": each.value, "kind": each.kind}
+    return {"value": each.as_dict()["value"], "kind": each.kind}

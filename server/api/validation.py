@@ -27,6 +27,9 @@ from server.api.errors import ApiError
 #: How deep arrays and objects may nest in a body.
 MAX_DEPTH = 200
 
+#: Most digits of an integer in a body.
+_MAX_INTEGER = 4_000
+
 #: Of a body that is too large, so much more is read and thrown away, so that a client that is
 #: still sending gets to read the answer. Past that, or after so many seconds, the line is cut.
 _DRAIN_BYTES = 64_000_000
@@ -107,6 +110,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
             object_pairs_hook=_object,
             parse_constant=_constant,
             parse_float=_float,
+            parse_int=_integer,
         )
     except json.JSONDecodeError as error:
         _refuse(f"{error.msg} (line {error.lineno}, column {error.colno})")
@@ -185,6 +189,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} isn't a JSON value")
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_INTEGER:
+        raise ValueError(f"a number in it has more than {_MAX_INTEGER} digits")
+    return int(text)
 
 
 def _float(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,10 @@ class Ungrounded:
     path: Path = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for a response."""
-        said = {"pointer": self.pointer, "value": self.value, "kind": self.kind}
+        """As plain data, for a response; a number that no double holds is null."""
+        held = not isinstance(self.value, float) or math.isfinite(self.value)
+        value = self.value if held else None
+        said = {"pointer": self.pointer, "value": value, "kind": self.kind}
         return {**said, "reason": self.reason}
 
 
