@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
-from server.grounding import Source, check, rules
+from server.grounding import Source, check, numberwords, rules
 from server.grounding.dates import Day, chosen, read_date, stated_dates
 from server.grounding.numbers import prepared, read_number, values_of
 
@@ -210,6 +210,26 @@ def test_a_date_in_every_language(day: date, language: str, form: int) -> None:
     found = chosen(stated_dates(prepared(SENTENCES[language].format(text))))
     assert {d for d in found if d.day} == {Day(day.year, day.month, day.day)}
     assert read_date(day.isoformat()) == {Day(day.year, day.month, day.day)}
+
+
+def test_a_day_of_millions_is_none() -> None:
+    text = "twenty thousand million of March 2024, three of March 2024"
+    assert {day.day for day in stated_dates(prepared(text))} == {None, 3}
+
+
+PIECES = (
+    "twenty five hundred thousand and one . ; ! ( ) ? , minus point vinte e mil y dos 12 nineteen"
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pieces=st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=30))
+def test_words_are_read_alike_in_parts(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    whole = list(numberwords.in_words(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numberwords, "_PART", 0)
+        assert list(numberwords.in_words(text)) == whole
 
 
 @settings(max_examples=300, deadline=None)

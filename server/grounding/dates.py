@@ -117,7 +117,7 @@ def read_date(text: str, order: Order = "any") -> frozenset[Day]:
 def _exists(found: Day) -> bool:
     try:
         date(found.year, found.month, 1 if found.day is None else found.day)
-    except ValueError:
+    except (ValueError, OverflowError):  # a day of thousands of millions, in words
         return False
     return True
 
@@ -160,7 +160,7 @@ class _Spelled(NamedTuple):
 
 
 def _named(text: str, numbers: Sequence[Stated] | None) -> Iterator[Day]:
-    months = list(_MONTH.finditer(text))
+    months = [match for match in _MONTH.finditer(text)]  # noqa: C416  # lets others run, too
     if not months:
         return
     words = [n for n in (stated_numbers(text) if numbers is None else numbers) if n.in_words]

@@ -22,6 +22,9 @@ from server.grounding.numerals import Stated
 
 LANGUAGES = ("en", "pt", "es")
 _TOKEN = re.compile(r"[^\W\d_]+|\d+|\W|_")
+#: The library looks at some so many tokens at a time, up to one that ends a sentence.
+_PART = 4_000
+_ENDS = frozenset(";!?()")
 #: Words that no other of the three languages uses so often.
 _TELLTALES = {
     "en": "the of and is to in for with was are on by at from",
@@ -83,7 +86,7 @@ def languages_of(words: Iterable[str]) -> Sequence[str]:
 def in_words(text: str) -> Iterator[Stated]:
     """The numbers that a text states in words, in no particular order; some may contain others."""
     hidden = _HIDDEN.sub(lambda match: "\n" * len(match[0]), text)
-    matches = list(_TOKEN.finditer(hidden))
+    matches = [match for match in _TOKEN.finditer(hidden)]  # noqa: C416  # lets others run, too
     words = [match[0].lower() for match in matches]
     different = set(words)
     for language in languages_of(words):
@@ -92,15 +95,27 @@ def in_words(text: str) -> Iterator[Stated]:
         tokens = [kinds[word] for word in words]
         found = [
             Stated(
-                matches[occurrence.start].start(),
-                matches[occurrence.end - 1].end(),
+                matches[first + occurrence.start].start(),
+                matches[first + occurrence.end - 1].end(),
                 (_value(occurrence.text, occurrence.value),),
                 in_words=True,
                 is_ordinal=occurrence.is_ordinal,
             )
-            for occurrence in find_numbers(tokens, language, -1.0)
+            for first, part in _parts(tokens)
+            for occurrence in find_numbers(part, language, -1.0)
         ]
         yield from _years(found, text) if language == "en" else found
+
+
+def _parts(tokens: Sequence[_Token]) -> Iterator[tuple[int, Sequence[_Token]]]:
+    """The tokens in parts that no number crosses, and where each begins: the library holds on to
+    Python's lock while it looks, and everybody else in the process would wait."""
+    start = 0
+    for at, token in enumerate(tokens):
+        if at - start >= _PART and token.text() in _ENDS:
+            yield start, tokens[start : at + 1]
+            start = at + 1
+    yield start, tokens[start:]
 
 
 def _value(text: str, value: float) -> Fraction:
