@@ -24,7 +24,7 @@ from grammar.regular import RegexBuilder, Rx
 from grammar.rules import Called, Item, Language, Made, RuleTable
 from grammar.schema.compile import SchemaCompiler
 from grammar.schema.flatten import Conjunction
-from grammar.schema.merge import Spec, StringSpec, WordsSpec
+from grammar.schema.merge import ExtractSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
 from grammar.style import Style
 from grammar.turn_parts import ArgumentsValue, Frame, Part
@@ -110,6 +110,10 @@ class Arguments:
                 found.append(language_of(builder, spec.content))
             elif isinstance(spec, WordsSpec):
                 found.append(builder.literals(json.loads(t) for t in spec.texts if t[:1] == '"'))
+            elif isinstance(spec, ExtractSpec):
+                reason = "passages of a source are not written as plain text, as in this format"
+                self.issues.append(Issue("x-extract", value[-1], reason))
+                found.append(self._plain)
         barred = without(builder, self._value.barred)
         return builder.intersect(builder.union(*found), self._plain, barred)
 

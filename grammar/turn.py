@@ -196,7 +196,7 @@ class _Maker:
                 KEY_ORDERS[key_order],
                 writer=writer,
                 base=base,
-                source=value.source if isinstance(value, JsonValue) else None,
+                source=value.source,
             )
         return compiler, writer
 

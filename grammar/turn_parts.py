@@ -161,7 +161,7 @@ class ArgumentsValue:
     """An object that is written as its members one after the other, in the schema's order.
 
     Attributes:
-        schema, origins: as of ``JsonValue``.
+        schema, origins, source: as of ``JsonValue``; only values that are written as JSON extract.
         members: how the properties are written; those that are not here can't be.
         between: what stands between two members.
         barred: texts that no value may hold.
@@ -174,6 +174,7 @@ class ArgumentsValue:
     barred: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = (("", "", True),)
     dialect: Dialect = JSON
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

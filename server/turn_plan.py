@@ -293,7 +293,13 @@ class Plan(Regions):
             schema, origins = calls_schema(calls.call, self.wishes.tools)
             dialect = dialect_of(calls.content)
             called = self._value(
-                JsonValue(schema, barred_in(calls.closes), origins, dialect=dialect)
+                JsonValue(
+                    schema,
+                    barred_in(calls.closes),
+                    origins,
+                    source=self.wishes.source,
+                    dialect=dialect,
+                )
             )
         if calls.call.listed:
             more = parts.Repeat(seq(parts.Text(","), LINE, called), 0, None)
@@ -302,7 +308,7 @@ class Plan(Regions):
         return seq(GAP, called, GAP)
 
     def _python_call(self, calls: Region, tool: Tool) -> Part:
-        value = self._value(arguments_value(tool, calls.content, barred_in(calls.closes)))
+        value = self._value(self._arguments_value(calls, tool, barred_in(calls.closes)))
         return seq(parts.Text(tool.name + "("), value, parts.Text(")"))
 
     def _arguments(self, calls: Region, tool: Tool) -> Part:
@@ -316,12 +322,18 @@ class Plan(Regions):
         if calls.content.name == "json":
             schema, origins = arguments_schema(tool)
             dialect = dialect_of(calls.content)
-            value = self._value(JsonValue(schema, barred, origins, dialect=dialect))
+            source = self.wishes.source
+            value = self._value(JsonValue(schema, barred, origins, source=source, dialect=dialect))
         else:
-            value = self._value(arguments_value(tool, calls.content, barred))
+            value = self._value(self._arguments_value(calls, tool, barred))
             if not calls.content.strip:
                 return value
         return seq(GAP, value, GAP)
+
+    def _arguments_value(
+        self, calls: Region, tool: Tool, barred: tuple[str, ...]
+    ) -> parts.ArgumentsValue:
+        return replace(arguments_value(tool, calls.content, barred), source=self.wishes.source)
 
     def _value(self, value: ValueSource) -> Part:
         if value not in self.values:

@@ -22,13 +22,18 @@ CONTENT = "content"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a request asks of a turn. `content`: the value that the content must be; None: free."""
+    """What a request asks of a turn.
+
+    content  the value that the content must be; None: free
+    source   what the arguments of calls extract from (`x-extract`); None: nothing
+    """
 
     content: ValueSource | None
     mode: Mode
     tools: tuple[Tool, ...]
     parallel: bool
     reasoning: bool
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

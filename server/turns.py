@@ -26,6 +26,7 @@ from grammar import (
     Vocabulary,
     compile_turn,
 )
+from grammar.cache import extracts
 from grammar.turn_parts import ValueSource
 from parsing import ResponseTemplate
 from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, probe, read_call
@@ -71,6 +72,7 @@ def turn_grammar(
     parallel: bool = True,
     reasoning_limit: int | None = None,
     prefix: str = "",
+    source: str | None = None,
     whitespace: str = "adaptive",
     budget: Budget | None = None,
 ) -> TurnGrammar:
@@ -85,6 +87,7 @@ def turn_grammar(
         parallel: whether there may be several calls.
         reasoning_limit: the most tokens of reasoning; 0 for none, None for no limit.
         prefix: the prompt as text, which may leave a region open.
+        source: what `x-extract` in the tools' schemas extracts from (the content has its own).
         whitespace: of JSON values.
         budget: of the compilation.
 
@@ -104,13 +107,16 @@ def turn_grammar(
         return TurnGrammar(None, begins=begins)
     if inverse.faults:
         return TurnGrammar(None, inverse.reason, begins=begins)
+    if not any(extracts(dict(tool.parameters)) for tool in chosen):
+        source = None
+    schemas = _Schemas(vocabulary, cache, source)
     issues: list[Issue] = []
     try:
         if mode != "none":
             chosen = _callable(template, inverse, chosen, issues)
-            chosen = _satisfiable(mode, chosen, vocabulary, cache, issues)
+            chosen = _satisfiable(mode, chosen, schemas, issues)
             mode = mode if chosen else _without_calls(mode, inverse)
-        wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0)
+        wishes = Wishes(content, mode, chosen, parallel, reasoning_limit != 0, source)
     except NotInvertible as reason:
         return TurnGrammar(None, str(reason), tuple(issues), begins=begins)
 
@@ -123,7 +129,7 @@ def turn_grammar(
             return compiled(wishes)
         except SchemaError:
             left_out: list[Issue] = []
-            wanted = _salvaged(wishes, compiled, vocabulary, cache, left_out)
+            wanted = _salvaged(wishes, compiled, schemas, left_out)
             if wanted == wishes:
                 raise
         grammar = compiled(wanted)
@@ -131,18 +137,19 @@ def turn_grammar(
         grammar.report = replace(report, unenforced=(*report.unenforced, *left_out))
         return grammar
 
-    source = {
+    key = {
         "template": dict(template.source),
         "content": None if content is None else [type(content).__name__, asdict(content)],
         "tools": [asdict(tool) for tool in chosen],
         "mode": mode,
         "parallel": parallel,
         "reasoning": wishes.reasoning,
+        "source": source,
         "begins": asdict(begins),
         "whitespace": whitespace,
     }
     try:
-        result = cache.get_made("turn", source, vocabulary, make)
+        result = cache.get_made("turn", key, vocabulary, make)
     except NotInvertible as reason:
         return TurnGrammar(None, str(reason), tuple(issues), begins=begins)
     return TurnGrammar(
@@ -155,6 +162,20 @@ def turn_grammar(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Schemas:
+    """Compiles the schema of a tool by itself."""
+
+    vocabulary: Vocabulary
+    cache: GrammarCache
+    source: str | None
+
+    def compile(self, tool: Tool, *, strict: bool) -> None:
+        """Raises SchemaError as `grammar.compile_json_schema`."""
+        parameters = dict(tool.parameters)
+        self.cache.get_json_schema(parameters, self.vocabulary, strict=strict, source=self.source)
+
+
 @lru_cache(maxsize=8)
 def _marks(vocabulary: Vocabulary) -> Marks:
     return Marks(vocabulary)
@@ -163,8 +184,7 @@ def _marks(vocabulary: Vocabulary) -> Marks:
 def _salvaged(
     wishes: Wishes,
     compiled: Callable[[Wishes], Grammar],
-    vocabulary: Vocabulary,
-    cache: GrammarCache,
+    schemas: _Schemas,
     issues: list[Issue],
 ) -> Wishes:
     """What is left of wishes that can't be compiled as they are; what is not becomes issues.
@@ -184,11 +204,11 @@ def _salvaged(
         compiled(alone)  # raises where the content itself is at fault
     tools = []
     for tool in wishes.tools:
-        usable = _enforceable(tool, vocabulary, cache, issues)
+        usable = _enforceable(tool, schemas, issues)
         try:
             compiled(replace(wishes, content=None, mode="required", tools=(usable,)))
         except UnsatisfiableSchemaError as error:
-            if _is_unsatisfiable(usable, vocabulary, cache):
+            if _is_unsatisfiable(usable, schemas):
                 raise
             pointer = f"/tools/{tool.place}/function"
             issues.append(Issue("parameters", pointer, error.message))
@@ -201,24 +221,22 @@ def _salvaged(
     return replace(wishes, tools=tuple(tools), mode=wishes.mode if tools else "none")
 
 
-def _is_unsatisfiable(tool: Tool, vocabulary: Vocabulary, cache: GrammarCache) -> bool:
+def _is_unsatisfiable(tool: Tool, schemas: _Schemas) -> bool:
     """Whether nothing fits a tool's parameters, in whatever format."""
     try:
-        cache.get_json_schema(dict(tool.parameters), vocabulary, strict=False)
+        schemas.compile(tool, strict=False)
     except SchemaError:
         return True
     return False
 
 
-def _enforceable(
-    tool: Tool, vocabulary: Vocabulary, cache: GrammarCache, issues: list[Issue]
-) -> Tool:
+def _enforceable(tool: Tool, schemas: _Schemas, issues: list[Issue]) -> Tool:
     """The tool, or, where it is not strict and its schema can't be compiled at all, one that takes
     any object; that is an issue."""
     if tool.strict:
         return tool
     try:
-        cache.get_json_schema(dict(tool.parameters), vocabulary, strict=False)
+        schemas.compile(tool, strict=False)
     except SchemaError as error:
         issues.append(Issue(error.keyword, tool.pointer + error.pointer, error.message))
         return replace(tool, parameters={"type": "object"})
@@ -245,8 +263,7 @@ def _callable(
 def _satisfiable(
     mode: Mode,
     tools: tuple[Tool, ...],
-    vocabulary: Vocabulary,
-    cache: GrammarCache,
+    schemas: _Schemas,
     issues: list[Issue],
 ) -> tuple[Tool, ...]:
     """The tools that some arguments fit; the others are issues.
@@ -258,7 +275,7 @@ def _satisfiable(
     fault: UnsatisfiableSchemaError | None = None
     for tool in tools:
         try:
-            cache.get_json_schema(dict(tool.parameters), vocabulary, strict=tool.strict)
+            schemas.compile(tool, strict=tool.strict)
         except UnsatisfiableSchemaError as error:
             if tool.strict:
                 raise

@@ -128,7 +128,7 @@ class AnswerValidator:
 
     def checks(self, keyword: str, pointer: str) -> bool:
         """Whether a keyword of the schema, in the schema object at a JSON pointer, is checked."""
-        if self._validator is None or keyword in _ANNOTATIONS:
+        if self._validator is None or keyword in _ANNOTATIONS or keyword.startswith("x-"):
             return False
         if keyword != "format":
             return True

@@ -121,12 +121,93 @@ async def test_what_no_source_satisfies_is_refused_by_pointer(client: httpx.Asyn
     assert "/properties/quote" in response.json()["error"]["message"]
 
 
-async def test_completions_and_warm_up_have_no_source_and_say_so(
+async def test_completions_extract_from_the_prompt_or_what_is_given(
     client: httpx.AsyncClient,
 ) -> None:
-    bound = {"model": "toy", "json_schema": EVIDENCE, "prompt": "Ada is old.", "max_tokens": 9}
-    response = await client.post("/v1/completions", json=bound)
-    assert response.status_code == 400
-    assert "no source to extract from" in response.json()["error"]["message"]
+    async def complete(prompt: Any, **fields: Any) -> httpx.Response:
+        body = {"model": "toy", "json_schema": EVIDENCE, "prompt": prompt, "max_tokens": 120}
+        return await client.post("/v1/completions", json={**body, "temperature": 0, **fields})
+
+    def quotes(response: httpx.Response) -> list[str]:
+        assert response.status_code == 200, response.text
+        return [json.loads(each["text"])["quote"] for each in response.json()["choices"]]
+
+    assert quotes(await complete("red blue"))[0] in "red blue"
+    assert quotes(await complete("red blue", source=["one", "two"]))[0] in "one\n\ntwo"
+    assert all(q in "one two" for q in quotes(await complete(["red", "blue"], source="one two")))
+    several = await complete(["red", "blue"])
+    assert several.status_code == 400
+    assert "no source to extract from" in several.json()["error"]["message"]
+
+
+async def test_a_schema_is_compiled_for_a_source(client: httpx.AsyncClient) -> None:
+    async def compiled(**fields: Any) -> httpx.Response:
+        return await client.post("/v1/schemas/compile", json={"schema": EVIDENCE, **fields})
+
+    assert (await compiled(source=" ")).json()["error"]["param"] == "source"
+    assert "no source to extract from" in (await compiled()).json()["error"]["message"]
+    first = (await compiled(source="red blue")).json()
+    assert first["schema"]["enforced"] is True
+    assert first["cached"] is False
+    assert (await compiled(source="red blue")).json()["cached"] is True
+    named = {"type": "json_schema", "json_schema": {"name": "x", "hash": first["hash"]}}
+    for source in ("red blue", "one two"):
+        body = chat(response_format=named, source=source, max_tokens=120, temperature=0)
+        assert quote_of(await client.post("/v1/chat/completions", json=body)) in source
     linted = await client.post("/v1/schemas/lint", json={"schema": EVIDENCE})
     assert "not-enforced" not in {each["rule"] for each in linted.json()["findings"]}
+
+
+CALLED = {
+    "type": "object",
+    "properties": {"quote": {"type": "string", "x-extract": {"from": "source", "unit": "words"}}},
+    "required": ["quote"],
+    "additionalProperties": False,
+}
+
+
+async def call(client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
+    function = {"name": "note", "parameters": CALLED, "strict": True}
+    body = chat(
+        tools=[{"type": "function", "function": {**function, **fields.pop("function", {})}}],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        temperature=0,
+        max_tokens=200,
+        **fields,
+    )
+    return await client.post("/v1/chat/completions", json=body)
+
+
+@pytest.mark.parametrize("template", ["qwen3", "lfm2"])
+async def test_arguments_of_calls_are_passages_of_the_source(
+    client: httpx.AsyncClient, template: str
+) -> None:
+    for source in ("red blue", "one two"):
+        response = await call(client, source=source, response_template=template)
+        assert response.status_code == 200, response.text
+        [made] = response.json()["choices"][0]["message"]["tool_calls"]
+        assert json.loads(made["function"]["arguments"])["quote"] in source
+        assert response.json()["gabarito"]["tools"] == {"enforced": True, "valid": True}
+    missing = await call(client, source=" ", response_template=template)
+    assert missing.status_code == 400
+    assert missing.json()["error"]["param"] == "source"
+
+
+async def test_a_format_of_plain_text_extracts_nothing_and_says_so(
+    client: httpx.AsyncClient,
+) -> None:
+    fields = {"source": "red blue", "response_template": "qwen3_coder"}
+    refused = await call(client, **fields)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert error["param"] == "tools[0].function.parameters"
+    assert error["code"] == "invalid_function_parameters"
+    assert [(i["keyword"], i["pointer"]) for i in error["issues"]] == [
+        ("x-extract", "/properties/quote")
+    ]
+    loose = await call(client, function={"strict": False}, **fields)
+    assert loose.status_code == 200, loose.text
+    [issue] = loose.json()["gabarito"]["tools"]["unenforced"]
+    assert (issue["keyword"], issue["pointer"]) == ("x-extract", "/properties/quote")
+    assert issue["checked"] is False, "no validator knows the source"

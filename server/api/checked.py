@@ -38,12 +38,17 @@ _Grounding = Annotated[
     | Annotated[dict[str, Any], Tag("#object")],
     by_type({str: "#kind", dict: "#object", type(None): "#null"}),
 ]
-_Source = Annotated[
+Source = Annotated[
     Annotated[None, Tag("#null")]
     | Annotated[str, Tag("#text")]
     | Annotated[list[str], Tag("#list")],
     by_type({str: "#text", list: "#list", type(None): "#null"}),
 ]
+
+
+def joined(source: str | list[str] | None) -> str | None:
+    """A source of several texts as one."""
+    return "\n\n".join(source) if isinstance(source, list) else source
 
 
 class CheckedRequest(RequestModel):
@@ -62,10 +67,11 @@ class CheckedRequest(RequestModel):
         "{`default`: kind, `fields`: {field: kind}}. Default: what the schema's `x-ground` says. "
         "An extension.",
     )
-    source: _Source = Field(
+    source: Source = Field(
         default=None,
         description="The text (or texts) that the answer is grounded in, and that `x-extract` in "
-        "the schema extracts from. Default: the user's messages. An extension.",
+        "the schema extracts from, tools' schemas included. Default: the user's messages. An "
+        "extension.",
     )
     on_ungrounded: Literal["report", "repair", "null"] | None = Field(
         default=None,

@@ -110,7 +110,7 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
     """Prepare and submit; from here on the generations run."""
     count = max_choices(wanted.n, served)
     sampling = sampling_of(wanted, served)
-    answer_format = await served.formats.compile(wanted.wanted_format)
+    answer_format = await served.formats.compile(wanted.wanted_format, source=wanted.source_text)
     await require_room(wanted, answer_format.grammar, wanted.max_tokens or DEFAULT_MAX_TOKENS)
     prompts = await anyio.to_thread.run_sync(_prompts, served, wanted, abandon_on_cancel=True)
     if len(prompts) * count > MAX_ALL_CHOICES:

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from server.api.checked import RepairOptions
+from server.api.checked import RepairOptions, joined
 from server.api.errors import ApiError
 from server.api.judging import Grounding, OnUngrounded
 from server.api.models import ChatCompletionRequest
@@ -107,12 +107,10 @@ def _rules(wanted: ChatCompletionRequest, schema: dict[str, Any]) -> tuple[Rule,
 
 def source_of(wanted: ChatCompletionRequest) -> str:
     """The explicit source, else what the user said."""
-    if isinstance(wanted.source, str):
-        return wanted.source
-    texts = wanted.source
-    if texts is None:
-        texts = [each.text for each in wanted.messages if each.role == "user"]
-    return "\n\n".join(texts)
+    given = joined(wanted.source)
+    if given is not None:
+        return given
+    return "\n\n".join(each.text for each in wanted.messages if each.role == "user")
 
 
 def _refusal(param: str, reason: str) -> ApiError:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, Tag, model_validator
 
-from server.api.checked import CheckedRequest
+from server.api.checked import CheckedRequest, Source, joined
 from server.api.fields import (
     MAX_TOP_LOGPROBS,
     AcceptedFlag,
@@ -233,12 +233,25 @@ class CompletionRequest(SampledRequest):
             "Special tokens may be written by their text."
         ),
     ]
+    source: Source = Field(
+        default=None,
+        description="The text (or texts) that `x-extract` in the schema extracts from. Default: "
+        "the prompt, if it is one text. An extension.",
+    )
     echo: bool | None = Field(default=None, description="Begin the text with the prompt.")
     logprobs: int | None = Field(
         default=None, ge=0, le=5, description="Report so many likeliest tokens at each step."
     )
     best_of: int | None = Field(default=None, ge=1, description="Only the value of `n`.")
     suffix: unsupported("suffix", "") = None  # type: ignore[valid-type]
+
+    @property
+    def source_text(self) -> str | None:
+        """What `x-extract` extracts from; None: nothing is known."""
+        one = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        if self.source is None and len(one) == 1 and isinstance(one[0], str):
+            return one[0]
+        return joined(self.source)
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Self:

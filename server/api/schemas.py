@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from server.api.checked import Source, joined
 from server.api.errors import ApiError
 from server.api.fields import RequestModel, refuse
 from server.api.formats import JsonSchema, JsonSchemaFormat, Wanted
@@ -57,6 +58,11 @@ class CompileRequest(RequestModel):
     strict: bool = Field(
         default=True,
         description="false: what can't be enforced is left out, and listed in the answer.",
+    )
+    source: Source = Field(
+        default=None,
+        description="The text (or texts) that `x-extract` extracts from: the grammar of this "
+        "source is made. A request brings its source again.",
     )
 
 
@@ -112,5 +118,5 @@ async def compile_schema(request: Request, runtime: Runtime) -> Response:
     wanted = validated(CompileRequest, body)
     named = JsonSchema(name=wanted.name, schema=wanted.schema_, strict=wanted.strict)
     asked = Wanted(JsonSchemaFormat(type="json_schema", json_schema=named), "schema")
-    compiled = await served.formats.keep(asked)
+    compiled = await served.formats.keep(asked, source=joined(wanted.source))
     return JSONResponse({"object": "schema.compiled", "name": wanted.name, **compiled})

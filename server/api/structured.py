@@ -36,7 +36,7 @@ from server.api.formats import (
     Wanted,
 )
 from server.api.tools import Offer
-from server.api.toolschemas import check_schemas
+from server.api.toolschemas import check_schemas, turn_error
 from server.grounding.rules import KEYWORD
 from server.turns import TurnGrammar, turn_grammar
 from server.validate import AnswerValidator
@@ -132,7 +132,7 @@ class FormatCompiler:
         """The grammar of what a request wants.
 
         Args:
-            source: what `x-extract` extracts from; None: this kind of request has none.
+            source: what `x-extract` extracts from; None: nothing is known.
 
         Raises:
             ApiError: the schema (pattern, grammar, ...) is invalid, can't be enforced, or is too
@@ -141,14 +141,7 @@ class FormatCompiler:
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
         wanted = self.resolved(wanted)
-        if source is not None and not source.strip() and extracts(_schema_of(wanted.format) or {}):
-            raise ApiError(
-                400,
-                "The schema extracts from a source ('x-extract'), and there is none: give 'source',"
-                " or a user message.",
-                param="source",
-                code="missing_required_parameter",
-            )
+        require_source(source, _schema_of(wanted.format) or {})
         result, bound = await self._compiled(wanted, source)
         return AnswerFormat(
             grammar=result.grammar,
@@ -171,12 +164,14 @@ class FormatCompiler:
 
         Args:
             content: what the content must be, compiled by itself before.
-            source: what `x-extract` in it extracts from.
+            source: what `x-extract` in it, and in the schemas of the tools, extracts from.
             offer: the tools that may be called.
 
         Raises:
             ApiError: a tool's schema can't be used; the whole is too complex.
         """
+        for tool in () if offer is None else offer.tools:
+            require_source(source, tool.schema_)
         field = "response_format" if content is None else content.field
         make = partial(
             turn_grammar,
@@ -189,24 +184,31 @@ class FormatCompiler:
             parallel=offer is None or offer.parallel,
             reasoning_limit=reasoning_limit,
             prefix=prompt,
+            source=source,
             whitespace=self._whitespace,
             budget=self._cache.budget,
         )
 
         def checked() -> TurnGrammar:
             if offer is not None:
-                check_schemas(offer, self._vocabulary, self._cache)
+                check_schemas(offer, self._vocabulary, self._cache, source)
             return make()
 
         try:
             return await self._run(checked)
         except GrammarError as error:
-            raise to_api_error(error, field="tools" if offer is not None else field) from error
+            if offer is not None:
+                raise turn_error(error, offer) from error
+            raise to_api_error(error, field=field) from error
         except RecursionError as error:
             raise to_api_error(SchemaBudgetError("it is nested too deeply"), field=field) from error
 
-    async def keep(self, wanted: Wanted) -> dict[str, Any]:
+    async def keep(self, wanted: Wanted, *, source: str | None = None) -> dict[str, Any]:
         """Compile a schema, fill in its first mask, and remember it under its hash.
+
+        Args:
+            source: what `x-extract` extracts from, of the grammar that is made now. Whoever asks
+                for the schema by its hash brings a source again.
 
         Returns:
             hash, what is enforced (`schema`), `bounds`, `size_bytes`, `states` (met so far; they
@@ -217,7 +219,8 @@ class FormatCompiler:
         """
         asked = wanted.format
         assert isinstance(asked, JsonSchemaFormat)
-        result, bound = await self._compiled(wanted)
+        require_source(source, asked.json_schema.schema_ or {})
+        result, bound = await self._compiled(wanted, source)
         assert bound is not None
         matcher = result.grammar.start()
         await anyio.to_thread.run_sync(matcher.mask, abandon_on_cancel=True)
@@ -383,6 +386,23 @@ class FormatCompiler:
             self._limiter = anyio.CapacityLimiter(_COMPILERS)
         # A client that goes away doesn't stop the compilation: the next one will want it.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+
+
+def require_source(source: str | None, schema: dict[str, Any]) -> None:
+    """Check that there is something in a source that a schema extracts from. (Of no source at all
+    the compilation says where it is missed.)
+
+    Raises:
+        ApiError: 400, there is nothing.
+    """
+    if source is not None and not source.strip() and extracts(schema):
+        raise ApiError(
+            400,
+            "The schema extracts from a source ('x-extract'), and there is none: give 'source',"
+            " or a user message.",
+            param="source",
+            code="missing_required_parameter",
+        )
 
 
 def _schema_of(asked: AnyFormat) -> dict[str, Any] | None:

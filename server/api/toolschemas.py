@@ -19,6 +19,7 @@ from typing import Any
 
 from grammar import (
     GrammarCache,
+    GrammarError,
     Issue,
     SchemaBudgetError,
     SchemaError,
@@ -34,8 +35,13 @@ from server.validate import AnswerValidator
 CODE = "invalid_function_parameters"
 
 
-def check_schemas(offer: Offer, vocabulary: Vocabulary, cache: GrammarCache) -> None:
+def check_schemas(
+    offer: Offer, vocabulary: Vocabulary, cache: GrammarCache, source: str | None
+) -> None:
     """Compile each tool's schema by itself, to say which of them is at fault. Blocks.
+
+    Args:
+        source: what `x-extract` extracts from.
 
     Raises:
         ApiError: 400, one of them can't be used; or a call is required, and nothing satisfies the
@@ -45,7 +51,7 @@ def check_schemas(offer: Offer, vocabulary: Vocabulary, cache: GrammarCache) -> 
     for place, tool in enumerate(offer.tools):
         strict = bool(tool.function.strict)
         try:
-            cache.get_json_schema(tool.schema_, vocabulary, strict=strict)
+            cache.get_json_schema(tool.schema_, vocabulary, strict=strict, source=source)
         except (UnsupportedSchemaError, UnsatisfiableSchemaError, SchemaBudgetError) as error:
             if strict:
                 raise schema_error(error, place, tool.name) from error
@@ -71,6 +77,18 @@ def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
         code=CODE,
         extra=told.extra,
     )
+
+
+def turn_error(error: GrammarError, offer: Offer) -> ApiError:
+    """What a client is told of an error of a turn with these tools."""
+    if isinstance(error, UnsupportedSchemaError):
+        for place, tool in enumerate(offer.tools):
+            at = f"/tools/{place}/function/parameters"
+            own = [i for i in error.issues if i.pointer == at or i.pointer.startswith(at + "/")]
+            if own:
+                issues = [Issue(i.keyword, i.pointer.removeprefix(at), i.reason) for i in own]
+                return schema_error(UnsupportedSchemaError(issues), place, tool.name)
+    return to_api_error(error, field="tools")
 
 
 def tool_issues(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> dict[str, Any]:
