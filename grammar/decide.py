@@ -63,7 +63,7 @@ def _empty_at_once(builder: RegexBuilder, node: Rx) -> bool | None:
     deciding = builder.deciding
     if node in deciding or len(deciding) >= _MAX_DECIDING:
         return None
-    window = _length_part(builder, node)
+    window = length_part(builder, node)
     if window is None:
         return None
     deciding.add(node)
@@ -85,7 +85,7 @@ def _leads(builder: RegexBuilder, node: Rx) -> Iterable[Rx]:
     return (target for _, _, target in raw_transitions(builder, node))
 
 
-def _length_part(builder: RegexBuilder, node: Rx) -> tuple[Rx, int, int | None] | None:
+def length_part(builder: RegexBuilder, node: Rx) -> tuple[Rx, int, int | None] | None:
     """Split an intersection with `any{lo,hi}` into the rest and the bounds."""
     if node.kind is not Kind.INTERSECT:
         return None
@@ -147,7 +147,7 @@ def min_length(builder: RegexBuilder, node: Rx) -> int:
         elif node.kind is Kind.AUTOMATON:
             _settle_automaton(builder, node)
         else:
-            window = _length_part(builder, node)
+            window = length_part(builder, node)
             if window is None:
                 _search_shortest(builder, node)
             else:
@@ -249,7 +249,7 @@ def _longest(builder: RegexBuilder, node: Rx) -> int | None:
         ends = [last for _, last, _ in node.lengths]
         known = [last for last in ends if last is not None]
         return max(known) if len(known) == len(ends) else None
-    window = _length_part(builder, node)
+    window = length_part(builder, node)
     if window is not None and window[2] is not None:
         return layers(builder, window[0]).last(window[2])
     return _search_longest(builder, node)
@@ -293,7 +293,7 @@ def length_window_nonempty(builder: RegexBuilder, node: Rx, lo: int, hi: int | N
         return True
     if node.lengths is not None:
         return spans.meets(node.lengths, lo, hi)
-    window = _length_part(builder, node)
+    window = length_part(builder, node)
     if window is not None:
         return length_window_nonempty(builder, window[0], lo, hi)
     if is_empty(builder, node):

@@ -1,7 +1,6 @@
 """Internet addresses as languages: IPv4, IPv6, URI and IRI with their references.
 
-The productions are those of RFC 3986 (and RFC 3987 for IRIs), by their names, with the narrowing
-that each function states.
+The productions are those of RFC 3986 (and RFC 3987 for IRIs), by their names.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from grammar.rx import Rx
 _OCTET = r"(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])"
 _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _H16 = "[0-9a-fA-F]{1,4}"
-#: RFC 3987 `ucschar` without the private use area.
-_UCSCHAR = (
-    "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
-    "\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd"
+#: RFC 3987, section 2.2, for classes of characters.
+UCSCHAR = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef" + "".join(
+    f"{chr((plane << 16) + (0x1000 if plane == 14 else 0))}-{chr((plane << 16) + 0xFFFD)}"
+    for plane in range(1, 15)
 )
+IPRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
 
 
 def ipv4(builder: RegexBuilder) -> Rx:
@@ -30,12 +30,21 @@ def ipv6(builder: RegexBuilder) -> Rx:
     return parse_full(builder, _ipv6_pattern())
 
 
-def _ipv6_pattern() -> str:
+def address_literal(builder: RegexBuilder) -> Rx:
+    """RFC 5321 `address-literal`: `[1.2.3.4]` or `[IPv6:...]`, there `::` for two groups or more.
+
+    Narrower: IPv4 numbers without leading zeros; no other tags, since none is registered.
+    """
+    return parse_full(builder, rf"\[(?:{_IPV4}|[Ii][Pp][Vv]6:{_ipv6_pattern(2)})\]")
+
+
+def _ipv6_pattern(least: int = 1) -> str:
+    """IPv6 addresses in which `::` stands for that many groups at least."""
     whole = f"(?:{_H16}:){{7}}{_H16}|(?:{_H16}:){{6}}{_IPV4}"
     forms = [whole]
-    for left in range(8):
+    for left in range(9 - least):
         before = f"{_H16}(?::{_H16}){{{left - 1}}}" if left else ""
-        room = 7 - left
+        room = 8 - least - left
         after = []
         if room:
             after.append(f"{_H16}(?::{_H16}){{0,{room - 1}}}")
@@ -46,16 +55,12 @@ def _ipv6_pattern() -> str:
 
 
 def uri(builder: RegexBuilder, *, wide: bool) -> Rx:
-    """RFC 3986 `URI` (with `wide` RFC 3987 `IRI`, planes 0 to 3, no private use).
-
-    Narrower: the host is a registered name, an IPv4 or an IPv6 address (no future address forms),
-    and a port has at most five digits.
-    """
+    """RFC 3986 `URI` (with `wide` RFC 3987 `IRI`), whole."""
     return parse_full(builder, _uri_pattern(wide))
 
 
 def uri_reference(builder: RegexBuilder, *, wide: bool) -> Rx:
-    """RFC 3986 `URI-reference` (with `wide` RFC 3987 `IRI-reference`), narrowed as `uri`."""
+    """RFC 3986 `URI-reference` (with `wide` RFC 3987 `IRI-reference`), whole."""
     p = _Parts(wide)
     noscheme = f"{p.pchar_without_colon}+(?:/{p.pchar}*)*"
     relative = f"(?://{p.authority}{p.abempty}|{p.absolute}|{noscheme}|){p.tail}"
@@ -74,13 +79,15 @@ class _Parts:
 
     def __init__(self, wide: bool) -> None:
         escaped = "%[0-9A-Fa-f]{2}"
-        letters = f"A-Za-z0-9._~!$&'()*+,;={_UCSCHAR if wide else ''}-"
+        letters = f"A-Za-z0-9._~!$&'()*+,;={UCSCHAR if wide else ''}-"
         self.pchar = f"(?:[:@{letters}]|{escaped})"
         self.pchar_without_colon = f"(?:[@{letters}]|{escaped})"
         userinfo = f"(?:[:{letters}]|{escaped})*@"
-        host = rf"(?:\[{_ipv6_pattern()}\]|(?:[{letters}]|{escaped})*)"
-        self.authority = rf"(?:{userinfo})?{host}(?::\d{{0,5}})?"
+        future = r"[Vv][0-9A-Fa-f]+\.[:A-Za-z0-9._~!$&'()*+,;=-]+"
+        host = rf"(?:\[(?:{_ipv6_pattern()}|{future})\]|(?:[{letters}]|{escaped})*)"
+        self.authority = rf"(?:{userinfo})?{host}(?::\d*)?"
         self.abempty = f"(?:/{self.pchar}*)*"
         self.absolute = f"/(?:{self.pchar}+(?:/{self.pchar}*)*)?"
-        query = f"(?:[:@/?{letters}]|{escaped})*"
-        self.tail = rf"(?:\?{query})?(?:#{query})?"
+        fragment = f"(?:[:@/?{letters}]|{escaped})*"
+        query = f"(?:[:@/?{IPRIVATE}{letters}]|{escaped})*" if wide else fragment
+        self.tail = rf"(?:\?{query})?(?:#{fragment})?"

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from grammar.content import Content
+from grammar.decide import length_part
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full, parse_search
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.formats import format_language, may_be_of_format
@@ -121,9 +122,10 @@ class Languages:
         return self._keep(("no format", name), make)
 
     def _format(self, name: str, pointer: str) -> Rx | None:
-        key = ("format", name)
+        early = not self._float_integers  # drafts up to 4
+        key = ("format", name, early)
         if key not in self._kept:
-            language = format_language(self.builder, name)
+            language = format_language(self.builder, name, early=early)
             if language is None:
                 if name in kw.FORMATS:
                     self._report(Issue("format", pointer, f"{name!r} is not enforced"))
@@ -142,6 +144,7 @@ class Languages:
         language = self.builder.intersect(*parts)
         if language.is_empty():
             return None
+        language, least, most = _counted(language, least, most)
         if language.is_universal():
             return Content(None, least, most)
         bounded = least > 0 or most is not None
@@ -262,6 +265,19 @@ class Languages:
             exclusive_minimum=bounds.minimum if bounds.open_minimum else None,
             exclusive_maximum=bounds.maximum if bounds.open_maximum else None,
         )
+
+
+def _counted(language: Rx, least: int, most: int | None) -> tuple[Rx, int, int | None]:
+    """The language and its bounds, with a bound that the language itself has among them.
+
+    Beside the language a length is counted only near its bound, so more states share their masks.
+    """
+    window = length_part(language.builder, language)
+    if window is None:
+        return language, least, most
+    rest, low, high = window
+    bound = most if high is None else high if most is None else min(high, most)
+    return rest, max(least, low), bound
 
 
 def _spellings(builder: RegexBuilder, value: Fraction) -> Rx:
