@@ -13,7 +13,7 @@ the states they stand on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ NO_IDS = np.zeros(0, dtype=np.int32)
 MAX_STATES = 50_000
 MAX_MASK_BYTES = 64 << 20
 MAX_FORCED = 1 << 16
+EVERY_BYTE = tuple(sorted(range(256), key=lambda byte: (not 0x20 <= byte < 0x7F, byte)))
 MANY_EXITS = 1000
 """Past so many exits met for one mask an ambiguous grammar is stepped byte by byte instead."""
 
@@ -364,6 +365,46 @@ class Machine:
                 elif only != byte:
                     return None
         return only
+
+    # -- what can be told without a mask ---------------------------------------------------------
+
+    def following(self, state: State, among: Sequence[int] = EVERY_BYTE) -> Iterator[int]:
+        """Which of some bytes may come next, as they are found; some perhaps several times."""
+        for automaton, at, _ in state.leaves:
+            tried = automaton.tried(at)
+            if tried is None:
+                asked: Iterable[int] = among
+            else:
+                asked = tried if among is EVERY_BYTE else [byte for byte in tried if byte in among]
+            for byte in asked:
+                if automaton.step(at, byte) != DEAD:
+                    yield byte
+
+    def has_choice(self, state: State) -> bool:
+        """Whether several tokens are legal, not all of them end tokens. False: perhaps so."""
+        single = self.vocabulary.single_bytes
+        first = -1
+        for byte in self.following(state):
+            if byte in single and byte != first:
+                if first >= 0 or (state.accepts and self.vocabulary.eos):
+                    return True
+                first = byte
+        return False
+
+    def goes_on(self, state: State, node: int) -> bool:
+        """Whether a token below a node of the trie is legal, what leads to the node being read."""
+        trie = self.vocabulary.trie
+        pending = [(state, node)]
+        while pending:
+            at, above = pending.pop()
+            for byte, child in trie.visit(above)[0].items():
+                after = self.step(at, byte)
+                if after is None:
+                    continue
+                if trie.visit(child)[1]:
+                    return True
+                pending.append((after, child))
+        return False
 
     def describe(self, state: State, limit: int = 6) -> str:
         """Where a state stands, for error messages: its terminals and the frames around them."""

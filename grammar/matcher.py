@@ -190,6 +190,42 @@ class Matcher:
         few = self._path[-1].few
         return None if few is None else few.ids
 
+    @property
+    def knows_mask(self) -> bool:
+        """Whether ``mask`` and ``legal_ids`` cost a look-up here."""
+        state = self._path[-1]
+        return bool(self._finished) or state.mask is not None or state.few is not None
+
+    def has_choice(self) -> bool:
+        """Whether several tokens are legal for sure, not all of them end tokens, told without a
+        mask. False where there is one, or none, or that can't be told so."""
+        if self._finished:
+            return False
+        with self._working():
+            return self._machine.has_choice(self._path[-1])
+
+    def may_follow(self, among: Sequence[int]) -> bool:
+        """Whether one of some bytes may come next, as far as the grammar goes."""
+        if self._finished:
+            return False
+        with self._working():
+            return any(True for _ in self._machine.following(self._path[-1], among))
+
+    def may_outgrow(self, text: bytes) -> bool:
+        """Whether a legal token begins with a text, which is legal here, and is longer."""
+        state = self._path[-1]
+        trie = self._vocabulary.trie
+        node = 0
+        for byte in text:
+            node = trie.visit(node)[0].get(byte, -1)
+            if node < 0:
+                return False
+        if self._finished or not trie.visit(node)[0]:
+            return False
+        with self._working():
+            after = self._machine.run(state, text)
+            return after is not None and self._machine.goes_on(after, node)
+
     def is_allowed(self, token: int) -> bool:
         """Whether the token is legal now; ids outside the vocabulary are not."""
         if not 0 <= token < self._vocabulary.size or self._finished:

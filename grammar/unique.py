@@ -19,7 +19,7 @@ Invariant: a tracked state is alive, and what is alive can be completed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.machine import MAX_STATES, Machine
+from grammar.machine import EVERY_BYTE, MAX_STATES, Machine
 from grammar.masks import FewTokens, Mask, pack_bool
 from grammar.nodes import Leaf, Node, Stack
 from grammar.reader import NAME, STRING, VALUE, Reader
@@ -383,6 +383,10 @@ class UniqueMachine(Machine):
                 if not verdict:
                     barred.update(dict.fromkeys(ending))
                 pending.append((child, after, read, again, verdict))
+
+    def following(self, state: State, among: Sequence[int] = EVERY_BYTE) -> Iterator[int]:
+        found = super().following(state, among)
+        return (byte for byte in found if self.step(state, byte) is not None)
 
     def _only_byte(self, state: State) -> int | None:
         found = super()._only_byte(state)

@@ -180,6 +180,11 @@ class Vocabulary:
         return self.plain.lengths
 
     @cached_property
+    def single_bytes(self) -> frozenset[int]:
+        """The bytes that are ordinary tokens by themselves."""
+        return frozenset(text[0] for text in self.tokens if len(text) == 1)
+
+    @cached_property
     def filler(self) -> int | None:
         """The longest plain token of ASCII characters; None: there is none."""
         texts = self.tokens

@@ -102,7 +102,7 @@ class ModelSettings(_Section):
 
 
 class EngineSettings(_Section):
-    """The engine: context (tokens, for all slots), slots, threads, batch, queue, forced runs."""
+    """The engine: context (tokens, for all slots), slots, threads, batch, queue, forced runs, …"""
 
     n_ctx: int = Field(default=8192, ge=64)
     n_seq: int = Field(default=4, ge=1, le=256)
@@ -112,6 +112,7 @@ class EngineSettings(_Section):
     max_queue_per_client: int | None = Field(default=None, ge=1)
     queue_timeout_seconds: float | None = Field(default=None, gt=0)
     forced_runs: bool = True
+    masks_beside_decode: bool | Literal["auto"] = "auto"
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     max_tokens_default: int | None = Field(default=None, ge=1)
     repetition_guard: int | None = Field(default=None, ge=16, le=1024)

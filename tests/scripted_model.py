@@ -50,6 +50,7 @@ class ScriptedModel:
         self.closed = 0
         self.n_ctx = n_ctx
         self.n_seq_max = n_seq_max
+        self.n_threads = 1
         self.vocab_size = len(tokens) + 1
         specials = {self.eos: "<eos>", **(special or {})}
         self.vocabulary = Vocabulary([*tokens, b""], specials, {self.eos})
@@ -132,6 +133,11 @@ class FakeMatcher:
 
     def mask(self) -> NDArray[np.uint32]:
         return pack(self.legal(), self._size)
+
+    knows_mask = True  # it is a function call
+
+    def has_choice(self) -> bool:
+        return False
 
     def legal_ids(self) -> NDArray[np.int32] | None:
         ids = self.legal()

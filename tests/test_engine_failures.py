@@ -116,12 +116,12 @@ def test_integrity_check_sees_a_cell_that_nobody_owns() -> None:
     model, scheduler = make()
     queue(scheduler, model, request([0], max_tokens=3))
     run(scheduler)
-    scheduler._cells._holders[999] = 1
+    scheduler._table._cells._holders[999] = 1
     with pytest.raises(IntegrityError, match="owned and cells free"):
         scheduler.check_integrity()
-    del scheduler._cells._holders[999]
+    del scheduler._table._cells._holders[999]
     scheduler.check_integrity()
-    scheduler._cells._holders[next(iter(scheduler._cells._holders))] += 1
+    scheduler._table._cells._holders[next(iter(scheduler._table._cells._holders))] += 1
     with pytest.raises(IntegrityError, match="owned and cells free"):
         scheduler.check_integrity()
 

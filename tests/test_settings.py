@@ -211,3 +211,16 @@ def test_settings_are_frozen(tmp_path: Path) -> None:
     settings = load_settings(write(tmp_path, ""), env={})
     with pytest.raises(ValidationError, match="frozen"):
         settings.server.port = 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("auto", "auto")])
+def test_masks_beside_the_decode(text: str, value: object) -> None:
+    found = load_settings(env={"GABARITO_ENGINE__MASKS_BESIDE_DECODE": text})
+    assert found.engine.masks_beside_decode == value
+    _, flag = parse_assignment(f"engine.masks_beside_decode={text}")
+    assert flag == value
+
+
+def test_masks_beside_the_decode_is_one_of_three() -> None:
+    with pytest.raises(SettingsError, match="MASKS_BESIDE_DECODE"):
+        load_settings(env={"GABARITO_ENGINE__MASKS_BESIDE_DECODE": "maybe"})

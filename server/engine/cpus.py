@@ -17,11 +17,18 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def usable_cores() -> int:
     """The number of cores worth a thread each, at least 1."""
+    physical = physical_cores(_read(_CPUINFO))
+    allowed = allowed_cpus()
+    return allowed if physical is None else max(1, min(allowed, physical))
+
+
+def allowed_cpus() -> int:
+    """On how many CPUs this process may run at once, hyper-threads included; at least 1."""
     limits = [os.cpu_count() or 1]
     if hasattr(os, "sched_getaffinity"):
         limits.append(len(os.sched_getaffinity(0)))
-    limits += [limit for limit in (physical_cores(_read(_CPUINFO)), quota(_read(_QUOTA))) if limit]
-    return max(1, min(limits))
+    granted = quota(_read(_QUOTA))
+    return max(1, min(limits if granted is None else [*limits, granted]))
 
 
 def physical_cores(cpuinfo: str) -> int | None:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
+from server.engine.cpus import allowed_cpus
 from server.engine.errors import (
     BudgetTooSmallError,
     ContextOverflowError,
@@ -103,6 +104,7 @@ class LocalEngine:
         settings = settings or EngineDefaults()
         self._model = model
         self._max_pending = model.n_seq_max + settings.max_queue
+        beside = settings.masks_beside_decode
         trained = model.info.n_ctx_train
         self._limit = min(model.n_ctx, trained) if trained > 0 else model.n_ctx
         self._scheduler = Scheduler(
@@ -110,6 +112,7 @@ class LocalEngine:
             n_batch=max(settings.n_batch, model.n_seq_max),
             seed=settings.seed,
             forced_runs=settings.forced_runs,
+            masks_beside=allowed_cpus() > model.n_threads if beside == "auto" else beside,
             queue_timeout=settings.queue_timeout_seconds,
         )
         self._max_of_client = settings.max_queue_per_client
@@ -330,5 +333,6 @@ class LocalEngine:
             done.set_exception(error)
         try:
             self._scheduler.fail_all(error)
+            self._scheduler.close()
         finally:
             self._model.close()

@@ -15,16 +15,13 @@ that what follows may still change; they are left to the model. Where the seams 
 Tokenizers cut text into words, punctuation and white space before anything else, hence the second
 rule: it is what keeps a run canonical where a tokenizer would re-split its last word.
 Invariant: a plan is legal token by token, spells a beginning of the forced text, and leaves the
-matcher as it was. Read next: `sequence.py`, which carries plans out.
+matcher as it was; making it needs no mask. Read next: `sequence.py`, which carries plans out.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from server.engine.model import LanguageModel
 
@@ -35,6 +32,7 @@ WINDOW = 16  # how many of the tokens before a forced run are looked at
 _WINDOWS = (WINDOW, 4, 1, 0)
 _ANCHOR = b"\n"
 _SPACE, _WORD, _OTHER = range(3)
+_EVERY_BYTE = tuple(range(256))
 
 
 class Splitter:
@@ -43,9 +41,7 @@ class Splitter:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         self._tokens = model.vocabulary.tokens
-        self._lengths = np.fromiter(map(len, self._tokens), np.int32, len(self._tokens))
-        self._longest = int(self._lengths.max())
-        self._sorted = sorted(set(self._tokens))
+        self._longest = model.vocabulary.longest
         self._anchor: tuple[bytes, list[int]] | None = None
 
     def plan(self, matcher: Matcher, written: Sequence[int]) -> list[int]:
@@ -149,15 +145,9 @@ class Splitter:
 
         The matcher stands behind the text.
         """
-        ids = matcher.legal_ids()
-        following = None if ids is None else {self._tokens[token][:1] for token in ids.tolist()}
-        if following == {b""}:  # only the end
-            return 0
         kind = _kind(forced[-1])
-        if kind != _SPACE and following is not None:
-            kinds = {_kind(first[0]) for first in following if first}
-            if kind not in kinds:
-                return 0
+        if not matcher.may_follow(_EVERY_BYTE if kind == _SPACE else _KINDS[kind]):
+            return 0  # something else follows, or only the end
         length = 1
         while length < len(forced) and _kind(forced[-length - 1]) == kind:
             length += 1
@@ -168,7 +158,8 @@ class Splitter:
         begin = advanced = 0
         for token in tokens:
             end = begin + len(self._tokens[token])
-            if end > settled or self._could_be_longer(matcher, forced[begin:]):
+            rest = len(forced) - begin
+            if end > settled or (rest < self._longest and matcher.may_outgrow(forced[begin:])):
                 break
             matcher.advance(token)
             advanced += 1
@@ -176,24 +167,16 @@ class Splitter:
         matcher.rollback(advanced)
         return tokens[:advanced]
 
-    def _could_be_longer(self, matcher: Matcher, rest: bytes) -> bool:
-        """Whether a legal token goes beyond the rest of the forced text."""
-        if len(rest) >= self._longest or not self._begins_a_token(rest):
-            return False
-        ids = matcher.legal_ids()
-        # All that stay within the text are its beginnings: far fewer than a mask without ids has.
-        return ids is None or bool(np.any(self._lengths[ids] > len(rest)))
-
-    def _begins_a_token(self, text: bytes) -> bool:
-        """Whether some token is longer than the text and begins with it."""
-        at = bisect_right(self._sorted, text)
-        return at < len(self._sorted) and self._sorted[at].startswith(text)
-
 
 def _kind(byte: int) -> int:
     if byte in b" \t\r\n":
         return _SPACE
     return _WORD if byte >= 0x80 or chr(byte).isalnum() else _OTHER
+
+
+_KINDS = tuple(
+    tuple(byte for byte in _EVERY_BYTE if _kind(byte) == kind) for kind in (_SPACE, _WORD, _OTHER)
+)
 
 
 def _whole_characters(data: bytes) -> bytes:

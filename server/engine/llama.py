@@ -113,9 +113,8 @@ class LlamaModel:
             raise ModelLoadError(str(path), "llama.cpp does not accept it as a model (see the log)")
         try:
             self._vocab = llama_cpp.llama_model_get_vocab(self._model)
-            self._open_context(
-                n_ctx, n_threads or usable_cores(), n_seq_max, n_batch, flash_attention
-            )
+            self._n_threads = n_threads or usable_cores()
+            self._open_context(n_ctx, n_seq_max, n_batch, flash_attention)
             self._texts, self._vocabulary = self._read_vocabulary(trie_dir)
             self._info = self._read_info()
         except BaseException:
@@ -123,7 +122,7 @@ class LlamaModel:
             raise
 
     def _open_context(
-        self, n_ctx: int, n_threads: int, n_seq_max: int, n_batch: int, flash_attention: bool
+        self, n_ctx: int, n_seq_max: int, n_batch: int, flash_attention: bool
     ) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = n_ctx
@@ -132,7 +131,7 @@ class LlamaModel:
         params.n_seq_max = n_seq_max
         # Rows of logits are large; reserving one for every token of a batch would cost n_batch x V.
         params.n_outputs_max = params.n_outputs_max_per_seq = n_seq_max
-        params.n_threads = params.n_threads_batch = n_threads
+        params.n_threads = params.n_threads_batch = self._n_threads
         params.kv_unified = True
         params.flash_attn_type = (
             llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
@@ -148,7 +147,7 @@ class LlamaModel:
         self._n_ctx = int(llama_cpp.llama_n_ctx(self._context))
         self._n_seq_max = n_seq_max
         self._batch = _Batch(int(llama_cpp.llama_n_batch(self._context)))
-        _log.info("%s: %d cells, %d threads", self._path.name, self._n_ctx, n_threads)
+        _log.info("%s: %d cells, %d threads", self._path.name, self._n_ctx, self._n_threads)
 
     # --- LanguageModel ---------------------------------------------------------------------
 
@@ -161,6 +160,11 @@ class LlamaModel:
     def n_seq_max(self) -> int:
         """Number of sequences."""
         return self._n_seq_max
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the model's arithmetic."""
+        return self._n_threads
 
     @property
     def vocab_size(self) -> int:

@@ -70,6 +70,10 @@ class LanguageModel(Protocol):
         """How many sequences there are; their ids are 0..n_seq_max-1."""
 
     @property
+    def n_threads(self) -> int:
+        """How many threads `decode` computes on, the caller's included."""
+
+    @property
     def vocab_size(self) -> int:
         """Length of a row of logits."""
 

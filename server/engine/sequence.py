@@ -9,24 +9,25 @@ What has been computed for a sequence follows from its tokens and the slot it si
     tokens[len(slot.tokens) :]    is pending; at least one token while the sequence lives
 
 so a sequence in prefill, one that decodes, and one that was preempted and starts over are the same
-thing. Invariant: only the engine's thread touches a sequence; the outlet's `cancelled` flag is all
-that other threads may set. Read next: `scheduler.py`.
+thing. Nothing legal is lost: where a step fails, the text that came before is given out first.
+Invariant: only the engine's thread touches a sequence, but for the mask that it may let another one
+make (`beside.py`); the outlet's `cancelled` flag is all that other threads may set. Read next:
+`scheduler.py`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from grammar import NoLegalContinuation
 from server.engine.clock import Clock
 from server.engine.forced import WINDOW, Splitter
+from server.engine.guide import Guide
 from server.engine.model import LanguageModel, Logits
-from server.engine.sampling import Choice, Ids, Mask, Sampler, Workspace, without
-from server.engine.steering import Steering
+from server.engine.sampling import Choice, Sampler, Workspace
 from server.engine.text import TextAssembler
 from server.engine.types import (
     Finished,
@@ -41,15 +42,14 @@ from server.engine.types import (
 from server.engine.watching import Watch
 
 if TYPE_CHECKING:
-    from grammar import Matcher
-
+    from server.engine.beside import PendingMask
 
 REREAD = 2
 """How many of a prompt's last tokens are evaluated even if a slot holds them: one for its logits,
 and one more since a batch of one token goes through other kernels than a larger one and comes out a
 little different, so that a prompt asked again would not get the same answer."""
 
-_PROPOSALS = 8  # so many tokens are judged in one step before the way to the end is taken
+_Pieces: TypeAlias = "list[TextPiece | None]"
 
 
 class Outlet(Protocol):
@@ -64,7 +64,10 @@ class Outlet(Protocol):
 
 
 class Sequence:
-    """One request in flight. `limit` is the most tokens that prompt and answer may have."""
+    """One request in flight; it is over when `end` or `fault` is set.
+
+    `limit` is the most tokens that prompt and answer may have.
+    """
 
     def __init__(
         self, request: GenerationRequest, outlet: Outlet, model: LanguageModel, limit: int
@@ -74,18 +77,15 @@ class Sequence:
         self.tokens: list[int] = list(request.prompt)
         self.cached_tokens = 0
         self.end: FinishReason | None = None
+        self.fault: Exception | None = None
         self._model = model
         self._limit = limit
         self._text = TextAssembler(request.stop)
         self._sampled = 0
         self._forced = 0
         self._sampler: Sampler | None = None
-        self._splitter: Splitter | None = None  # for forced runs
+        self._guide: Guide | None = None
         self._canon: Splitter | None = None  # to ask whether the answer's split is canonical
-        self._matcher: Matcher | None = None
-        self._steering: Steering | None = None
-        self._mask: Mask | None = None
-        self._ids: Ids | None = None
         self._clock = Clock()
         self._watch = Watch(len(request.prompt)) if request.diagnostics else None
         self._held_end: FinishReason | None = None  # the end, while something is to be observed
@@ -104,6 +104,11 @@ class Sequence:
     def unseen(self) -> Collection[int]:
         """The positions of tokens whose logits are wanted, besides the last one's."""
         return self._watch.unseen if self._watch is not None else ()
+
+    @property
+    def pending_mask(self) -> PendingMask | None:
+        """The mask that the next logits need, where it has not been looked up yet."""
+        return None if self._guide is None else self._guide.pending
 
     @property
     def started(self) -> bool:
@@ -126,8 +131,47 @@ class Sequence:
         """Prepare for sampling; returns the events of what the grammar forces at the beginning.
 
         Nothing is forced without a splitter or unless the engine `forces` at all. Ends at once if
-        the grammar allows one text only.
+        the grammar allows one text only; what goes wrong is `fault`, as in `take`.
         """
+        self._canon = splitter
+        return self._events(lambda pieces: self._begin(workspace, entropy, pieces, forces=forces))
+
+    def take(self, logits: Logits) -> list[GenerationEvent]:
+        """One step with the logits that follow `tokens`; returns the events it gives rise to.
+
+        Where something goes wrong (`NoLegalContinuation`, `StepBudgetError`, `BadLogitsError`, …)
+        the events are those of what was legal before it, and `fault` says what: it has ended.
+        """
+        assert self.end is None, "the sequence has ended"
+        return self._events(lambda pieces: self._step(logits, pieces))
+
+    def give_rest(self) -> list[GenerationEvent]:
+        """The text that was held back so far; for a sequence that something else ends."""
+        rest = self._text.finish()
+        return [] if rest is None else [rest]
+
+    def observe(self, pos: int, logits: Logits) -> list[GenerationEvent]:
+        """The logits of one of the positions in `unseen`; no events, but in case of a `fault`."""
+        assert self._sampler is not None, "start() comes first"
+        assert self._watch is not None, "nothing is unseen"
+        sampler, watch = self._sampler, self._watch
+        try:
+            watch.observe(pos, lambda mask, ids: sampler.observe(logits, mask, ids))
+        except Exception as error:
+            self.fault = error
+            return self.give_rest()
+        return []
+
+    # --- the parts of a step ---------------------------------------------------------------
+
+    def _begin(
+        self,
+        workspace: Workspace,
+        entropy: np.random.SeedSequence | None,
+        pieces: _Pieces,
+        *,
+        forces: bool,
+    ) -> None:
         request = self.request
         self._clock.placed = time.perf_counter()
         self._sampler = Sampler(
@@ -138,151 +182,87 @@ class Sequence:
             diagnostics=request.trace or request.diagnostics,
             entropy=entropy,
         )
-        self._canon = splitter
         if request.grammar is None:
-            return []
-        self._matcher = request.grammar.start()
-        if forces and request.forced_runs and not request.trace and not request.raw_logprobs:
-            self._splitter = splitter
-        if request.closes or request.repetition_guard:
-            self._steering = Steering(
-                self._matcher, closes=request.closes, repetition=request.repetition_guard
-            )
-        return self._events(self._go_on())
+            return
+        forces = forces and request.forced_runs and not request.trace and not request.raw_logprobs
+        self._guide = Guide(request, self._canon if forces else None, self._model, self._limiting)
+        self._go_on(pieces)
 
-    def take(self, logits: Logits) -> list[GenerationEvent]:
-        """One step with the logits that follow `tokens`; returns the events it gives rise to.
-
-        Raises:
-            NoLegalContinuation: the grammar allows no token here.
-            BadLogitsError: the logits are not finite.
-        """
-        assert self.end is None, "the sequence has ended"
+    def _step(self, logits: Logits, pieces: _Pieces) -> None:
         if self._held_end is not None:
             self.end = self._held_end
-            return self._events([])
-        choice = self._sample(logits)
+            return
+        if not self._sampled:
+            self._clock.first_logits = time.perf_counter()
+        choice = self._pick(logits)
         if choice is None:
             self.end = "length"
-            return self._events([])
+            return
         record = self._record(choice)
         if choice.token in self._model.info.eos_ids:
             self.end = "stop"
-            return self._events([self._text.push(b"", record)] if self.request.trace else [])
+            if self.request.trace:
+                pieces.append(self._text.push(b"", record))
+            return
         if self._watch is not None and choice.diagnostics is not None:
             self._watch.sampled(len(self.tokens), choice.diagnostics)
-        return self._events([self._append(record), *self._go_on()])
+        self._append(record, pieces)
+        self._go_on(pieces)
 
-    def observe(self, pos: int, logits: Logits) -> None:
-        """The logits of one of the positions in `unseen`.
-
-        Raises:
-            BadLogitsError: the logits are not finite.
-        """
-        assert self._sampler is not None, "start() comes first"
-        assert self._watch is not None, "nothing is unseen"
-        sampler = self._sampler
-        self._watch.observe(pos, lambda mask, ids: sampler.observe(logits, mask, ids))
-
-    # --- the parts of a step ---------------------------------------------------------------
-
-    def _sample(self, logits: Logits) -> Choice | None:
+    def _pick(self, logits: Logits) -> Choice | None:
         """Pick a token; None where steering ends the answer instead, which is complete."""
         assert self._sampler is not None, "start() comes first"
         begin = time.perf_counter()
-        if not self._sampled:
-            self._clock.first_logits = begin
-        try:
-            choice = self._sampler.sample(logits, self._mask, self._ids)
-        except NoLegalContinuation as error:
-            assert self._matcher is not None, "without a grammar everything is legal"
-            raise NoLegalContinuation(self._matcher.describe()) from error
-        steered: Choice | None = choice
-        if self._steering is not None and self._steering.watches:
-            steered = self._steer(self._steering, choice, logits)
-        if steered is not None:
-            self._sampler.accept(steered.token)
+        if self._guide is None:
+            choice: Choice | None = self._sampler.sample(logits)
+        else:
+            self._guide.settle()
+            settled = time.perf_counter()
+            self._clock.mask += settled - begin
+            begin = settled
+            written = self.completion_tokens
+            choice = self._guide.pick(self._sampler, logits, written, self._room)
+        if choice is not None:
+            self._sampler.accept(choice.token)
             self._sampled += 1
         self._clock.sample += time.perf_counter() - begin
-        return steered
+        return choice
 
-    def _steer(self, steering: Steering, first: Choice, logits: Logits) -> Choice | None:
-        """The choice, or another where steering doesn't admit it; None: the answer ends here."""
-        assert self._sampler is not None
-        choice, mask, ids = first, self._mask, self._ids
-        for _ in range(_PROPOSALS):
-            if choice.token in self._model.info.eos_ids:
-                return choice._replace(diagnostics=first.diagnostics)
-            if steering.admits(choice.token, self._room - 1):
-                return choice._replace(diagnostics=first.diagnostics)
-            steering.mark(self.completion_tokens, self._limiting)
-            mask, ids = without(choice.token, mask, ids, self._model.vocab_size)
-            if not mask.any():
-                break
-            choice = self._sampler.sample(logits, mask, ids)
-        token = steering.planned()
-        if token is None:
-            assert self._matcher is not None
-            if self._matcher.is_accepting():
-                return None
-            steering.give_up()
-            return first
-        only = np.array([token], dtype=np.int32)
-        choice = self._sampler.sample(logits, None, only)
-        return choice._replace(diagnostics=first.diagnostics)
-
-    def _append(self, record: TokenRecord) -> TextPiece | None:
+    def _append(self, record: TokenRecord, pieces: _Pieces) -> None:
         """Make a token part of the answer, which ends if that completes a stop string."""
         self.tokens.append(record.id)
-        piece = self._text.push(record.data, record)
+        pieces.append(self._text.push(record.data, record))
         if self._text.stop_sequence is not None:
             self.end = "stop"
-        elif self._matcher is not None:
+        elif self._guide is not None:
             begin = time.perf_counter()
-            self._matcher.advance(record.id)
-            if self._steering is not None:
-                self._steering.took(record.id)
+            self._guide.advance(record.id)
             self._clock.mask += time.perf_counter() - begin
-        return piece
 
-    def _go_on(self) -> list[TextPiece | None]:
-        """Append what is forced, up to a choice or the end, and get the mask of the choice."""
-        pieces: list[TextPiece | None] = []
+    def _go_on(self, pieces: _Pieces) -> None:
+        """Append what is forced, up to a choice or the end, and look ahead to the choice."""
         while self.end is None:
             begin = time.perf_counter()
-            run = self._forced_run()
-            if not run and self._matcher is not None and self._look_ahead():
+            run: list[int] = []
+            guide = self._guide
+            if guide is not None:
+                tail = self.tokens[max(len(self.request.prompt), len(self.tokens) - WINDOW) :]
+                run = guide.forced_run(tail, self._room)
+            if not run and guide is not None and guide.look_ahead():
                 self.end = "stop"
-            elif self._is_full():
+            elif self._room <= 0:
                 self.end = "length"
-            elif not run:
-                run = self._only_token()
+            elif not run and guide is not None:
+                run = guide.only_token()
             self._clock.mask += time.perf_counter() - begin
             if not run:
                 break
             for token in run:
-                if self.end is None and self._is_full():
+                if self.end is None and self._room <= 0:
                     self.end = "length"
                 if self.end is not None:
                     break
-                pieces.append(self._append(self._forced_record(token)))
-        return pieces
-
-    def _forced_run(self) -> list[int]:
-        if self._splitter is None:
-            return []
-        assert self._matcher is not None
-        begin = max(len(self.request.prompt), len(self.tokens) - WINDOW)
-        run = self._splitter.plan(self._matcher, self.tokens[begin:])
-        if self._steering is not None and not self._steering.admits_run(run, self._room):
-            return []  # the model finds a shorter way to spell it
-        return run
-
-    def _only_token(self) -> list[int]:
-        """The token that alone is legal; the mask is up to date."""
-        if self._splitter is None or self._ids is None or self._ids.size != 1:
-            return []
-        return [int(self._ids[0])]
+                self._append(self._forced_record(token), pieces)
 
     @property
     def _room(self) -> int:
@@ -298,21 +278,6 @@ class Sequence:
         rest = self._limit - len(self.request.prompt)
         return "context" if most is None or rest < most else "max_tokens"
 
-    def _is_full(self) -> bool:
-        return self._room <= 0
-
-    def _look_ahead(self) -> bool:
-        """Get the next step's mask; whether the end tokens are all it allows."""
-        assert self._matcher is not None
-        self._mask = self._matcher.mask()
-        ids = self._ids = self._matcher.legal_ids()
-        eos_ids = self._model.info.eos_ids
-        return (
-            ids is not None
-            and 0 < ids.size <= len(eos_ids)
-            and all(token in eos_ids for token in ids.tolist())
-        )
-
     def _record(self, choice: Choice) -> TokenRecord:
         text = self._model.token_text
         return TokenRecord(
@@ -327,8 +292,9 @@ class Sequence:
         """Count a forced token, for the penalties too; see `TokenRecord` for what it reports."""
         assert self._sampler is not None
         if self._watch is not None:
-            assert self._matcher is not None
-            self._watch.forced(len(self.tokens), self._matcher.mask(), self._matcher.legal_ids())
+            assert self._guide is not None
+            matcher = self._guide.matcher
+            self._watch.forced(len(self.tokens), matcher.mask(), matcher.legal_ids())
         self._sampler.accept(token)
         self._forced += 1
         data = self._model.token_text(token)
@@ -341,28 +307,36 @@ class Sequence:
             forced=True,
         )
 
-    def _events(self, pieces: list[TextPiece | None]) -> list[GenerationEvent]:
-        """The pieces that there are, and the end if it has come.
+    def _events(self, work: Callable[[_Pieces], None]) -> list[GenerationEvent]:
+        """Do some work; the pieces that it adds, and the end if it has come.
 
-        It is held back while logits of forced tokens are to be observed.
+        It is held back while logits of forced tokens are to be observed. A fault ends the text, of
+        which nothing is held back then.
         """
-        if self.end is not None and self.unseen:
-            self._held_end, self.end = self.end, None
-        if self.end is not None:
+        pieces: _Pieces = []
+        end: list[GenerationEvent] = []
+        try:
+            work(pieces)
+            if self.end is not None and self.unseen:
+                self._held_end, self.end = self.end, None
+            if self.end is not None:
+                pieces.append(self._text.finish())
+                end.append(self._finished())
+        except Exception as error:
+            self.fault = error
             pieces.append(self._text.finish())
-        events: list[GenerationEvent] = [piece for piece in pieces if piece is not None]
-        return [*events, self._finished()] if self.end is not None else events
+        return [*(piece for piece in pieces if piece is not None), *end]
 
     def _finished(self) -> Finished:
         assert self.end is not None
         stop_sequence = self._text.stop_sequence
-        steering = self._steering
+        guide = self._guide
+        steering = None if guide is None else guide.steering
         if steering is not None and steering.closes and self.end == "length":
             steering.mark(self.completion_tokens, self._limiting)
         steered = None if steering is None else steering.steered
         reason = self.end if steered is None else "length"
-        matcher = self._matcher
-        is_complete = steered is not None and matcher is not None and matcher.is_accepting()
+        is_complete = steered is not None and guide is not None and guide.matcher.is_accepting()
         return Finished(
             reason=reason if stop_sequence is None else "stop",
             stop_sequence=stop_sequence,

@@ -128,6 +128,11 @@ class ToyModel:
         return len(self._cells)
 
     @property
+    def n_threads(self) -> int:
+        """It computes on its caller's."""
+        return 1
+
+    @property
     def vocab_size(self) -> int:
         """The pieces and the end token."""
         return len(self._pieces) + 1

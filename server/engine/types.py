@@ -51,6 +51,11 @@ class EngineSettings(Protocol):
     def forced_runs(self) -> bool:
         """Whether text that the grammar forces is taken without a step for each token."""
 
+    @property
+    def masks_beside_decode(self) -> bool | Literal["auto"]:
+        """Whether masks are made by another thread while the model computes; "auto": where the
+        process may run on more cores than the model computes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineDefaults:
@@ -62,6 +67,7 @@ class EngineDefaults:
     queue_timeout_seconds: float | None = None
     seed: int | None = None
     forced_runs: bool = True
+    masks_beside_decode: bool | Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
