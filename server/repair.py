@@ -1,7 +1,8 @@
 """When an answer is not good enough: what the next attempt is told, and when to stop.
 
     cut off by its budget        again with twice the budget, as far as the context has room
-    invalid, or not grounded     again with the rejected answer and the reasons in the prompt
+    invalid, or not grounded     again with the rejected answer and the reasons in the prompt: a
+                                 user's message, or, of tool calls, as what the calls came to
     the same as a rejected one   the end: asking again would only bring it a third time
     no attempts left             the end
 
@@ -15,8 +16,9 @@ Read next: `server/api/repairing.py`, which makes the attempts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 #: How much larger the budget of an attempt is after one that was cut off.
@@ -60,6 +62,31 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A tool call of an attempt; the arguments are what there is of their JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """As the API shows it."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """As chat templates expect it: the arguments as an object, where they are one."""
+        arguments: Any = self.arguments
+        with suppress(ValueError, RecursionError):
+            value = json.loads(arguments)
+            arguments = value if isinstance(value, dict) else arguments
+        shape = self.shape
+        return {**shape, "function": {"name": self.name, "arguments": arguments}}
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt, once it is over.
 
@@ -67,6 +94,7 @@ class Attempt:
     max_tokens  its budget; None: until the context ended
     tokens      how many it took
     content     what the model wrote
+    calls       the tool calls that it made
     reasons     why it was rejected; empty if it was accepted
     repeats     the number of the earlier attempt whose rejected answer it repeats
     """
@@ -78,6 +106,7 @@ class Attempt:
     outcome: Outcome
     reasons: tuple[Reason, ...] = ()
     repeats: int | None = None
+    calls: tuple[WrittenCall, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As the API shows it."""
@@ -89,6 +118,8 @@ class Attempt:
             "content": self.content,
             "reasons": [reason.as_dict() for reason in self.reasons],
         }
+        if self.calls:
+            shape["tool_calls"] = [call.shape for call in self.calls]
         return shape if self.repeats is None else {**shape, "repeats": self.repeats}
 
 
@@ -99,10 +130,11 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Another attempt. `messages` go behind the conversation: role and content each."""
+    """Another attempt. `messages` go behind the conversation: role and content each, and where the
+    attempt made tool calls, those of an answer with calls and of their results."""
 
     max_tokens: int | None
-    messages: tuple[Mapping[str, str], ...]
+    messages: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +169,7 @@ class RepairLoop:
         self._budget = max_tokens
         self._attempts: list[Attempt] = []
         self._rejected: dict[str, int] = {}
-        self._messages: tuple[Mapping[str, str], ...] = ()
+        self._messages: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -154,7 +186,15 @@ class RepairLoop:
         """Its `max_tokens`."""
         return self._budget
 
-    def next(self, content: str, reasons: Sequence[Reason], *, tokens: int, room: int) -> Step:
+    def next(
+        self,
+        content: str,
+        reasons: Sequence[Reason],
+        *,
+        tokens: int,
+        room: int,
+        calls: Sequence[WrittenCall] = (),
+    ) -> Step:
         """The attempt that is being made is over; what now.
 
         Args:
@@ -162,8 +202,10 @@ class RepairLoop:
             reasons: why it is not good enough; none: it is. A `truncated` one stands alone.
             tokens: how many it took.
             room: the tokens that the context had for the answer.
+            calls: the tool calls that it made. Reasons with a pointer into `/tool_calls` are about
+                them.
         """
-        step, outcome, repeats = self._decide(content, reasons, room)
+        step, outcome, repeats = self._decide(content, tuple(calls), reasons, room)
         self._attempts.append(
             Attempt(
                 number=self.number,
@@ -173,6 +215,7 @@ class RepairLoop:
                 outcome=outcome,
                 reasons=tuple(reasons),
                 repeats=repeats,
+                calls=tuple(calls),
             )
         )
         if isinstance(step, Retry):
@@ -180,19 +223,21 @@ class RepairLoop:
         return step
 
     def _decide(
-        self, content: str, reasons: Sequence[Reason], room: int
+        self, content: str, calls: tuple[WrittenCall, ...], reasons: Sequence[Reason], room: int
     ) -> tuple[Step, Outcome, int | None]:
         if not reasons:
             return Accept(), "accepted", None
         if reasons[0].kind == "truncated":
             return self._with_more_tokens(room), "truncated", None
         same = canonical(content)
+        if calls:
+            made = [[call.name, canonical(call.arguments)] for call in calls]
+            same = json.dumps([same, made])
         if same in self._rejected:
             return GiveUp("repeated_answer"), "repeated", self._rejected[same]
         self._rejected[same] = self.number
         outcome: Outcome = "ungrounded" if reasons[0].kind == "ungrounded" else "invalid"
-        told = {"role": "user", "content": feedback(reasons)}
-        messages = (*self._messages, {"role": "assistant", "content": content}, told)
+        messages = (*self._messages, *_retold(content, calls, reasons))
         return self._unless_over(Retry(self._budget, messages)), outcome, None
 
     def _with_more_tokens(self, room: int) -> Step:
@@ -206,7 +251,32 @@ class RepairLoop:
         return step if self.number < self._max_attempts else GiveUp("attempts_exhausted")
 
 
-def feedback(reasons: Sequence[Reason]) -> str:
+def _retold(
+    content: str, calls: Sequence[WrittenCall], reasons: Sequence[Reason]
+) -> Iterator[Mapping[str, Any]]:
+    """A rejected answer and what is wrong with it, as turns of the conversation."""
+    answer: dict[str, Any] = {"role": "assistant", "content": content}
+    if not calls:
+        yield answer
+        yield {"role": "user", "content": feedback(reasons)}
+        return
+    yield {**answer, "tool_calls": [call.turn for call in calls]}
+    left = list(reasons)
+    for number, call in enumerate(calls):
+        at = f"/tool_calls/{number}/function"
+        own = [reason for reason in left if f"{reason.pointer}/".startswith(f"{at}/")]
+        left = [reason for reason in left if reason not in own]
+        own = [replace(reason, pointer=(reason.pointer or "").removeprefix(at)) for reason in own]
+        text = feedback(own, "This call was rejected:") if own else _NOT_MADE
+        yield {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text}
+    if left:
+        yield {"role": "user", "content": feedback(left)}
+
+
+_NOT_MADE = "This call was not made, since another part of the answer was rejected."
+
+
+def feedback(reasons: Sequence[Reason], opening: str = "This answer was rejected:") -> str:
     """What the model is told of a rejected answer."""
     lines = [
         f"- {reason.message}" if not reason.pointer else f"- {reason.pointer}: {reason.message}"
@@ -214,9 +284,7 @@ def feedback(reasons: Sequence[Reason]) -> str:
     ]
     if len(reasons) > _TOLD:
         lines.append(f"- and {len(reasons) - _TOLD} more")
-    return "\n".join(
-        ["This answer was rejected:", *lines, "Answer again, with what is wrong put right."]
-    )
+    return "\n".join([opening, *lines, "Answer again, with what is wrong put right."])
 
 
 def canonical(text: str) -> str:

@@ -25,13 +25,13 @@ from starlette.responses import Response
 from server.api import shapes, sse
 from server.api.answering import respond
 from server.api.binding import Binding, bind, prompt_again
-from server.api.demands import grounding_of, loop_of
+from server.api.demands import grounding_of, loops_of
 from server.api.errors import to_api_error
 from server.api.extension import Extension
 from server.api.judging import Judge
 from server.api.models import ChatCompletionRequest
 from server.api.profiles import require_profile
-from server.api.repairing import AttemptEvent, HeldChoices
+from server.api.repairing import AttemptEvent, HeldChoices, HeldJudge
 from server.api.requests import (
     engine_options,
     max_choices,
@@ -101,10 +101,11 @@ class _Answer:
         return self.extension.members()
 
     @property
-    def spent(self) -> list[Finished]:
-        """What all attempts took, those of rejected answers first."""
-        earlier = self.running.spent if isinstance(self.running, HeldChoices) else []
-        return [*earlier, *self.ends]
+    def spent(self) -> list[list[Finished]]:
+        """For each choice, the ends of all attempts at it."""
+        if isinstance(self.running, HeldChoices):
+            return self.running.ends
+        return [[end] for end in self.ends]
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -114,8 +115,7 @@ class _Answer:
     @property
     def timings(self) -> dict[str, Any]:
         """`timings` of all attempts."""
-        in_turn = isinstance(self.running, HeldChoices) and len(self.choices) == 1
-        return shapes.timings(self.spent, self.answer_format, in_turn=in_turn)
+        return shapes.timings(self.spent, self.answer_format)
 
     async def finish(self, index: int, end: Finished) -> None:
         """A choice has ended, and its reader is finished.
@@ -127,11 +127,11 @@ class _Answer:
         choice = self.choices[index]
         choice.end = end
         tell_end(self.extension, index, end)
-        if isinstance(self.running, HeldChoices):
-            return  # it has been judged
         message = choice.reader.message
         if self.call_judge is not None:
             self.call_judge.judge(index, message.calls)
+        if isinstance(self.running, HeldChoices):
+            return  # its content has been judged
         if message.calls and not message.content:
             return  # calls instead of the content that a format is asked of
         verdict = await self.judge.judge(message.content, end)
@@ -160,12 +160,14 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     binding = await bind(served, wanted, asked)
     grounding = await grounding_of(wanted, binding.answer_format)
     limit = wanted.token_limit or served.settings.engine.max_tokens_default
-    loop = loop_of(wanted, binding.answer_format, max_tokens=limit)
-    await require_room(wanted, binding.grammar, limit if loop is None else loop.budget)
+    loops = loops_of(wanted, binding.answer_format, count=count, max_tokens=limit)
+    if loops is not None:
+        limit = loops[0].budget
+    await require_room(wanted, binding.grammar, limit)
     requests = [
         GenerationRequest(
             prompt=binding.tokens,
-            max_tokens=limit if loop is None else loop.budget,
+            max_tokens=limit,
             sampling=each,
             stop=wanted.stops,
             grammar=binding.grammar,
@@ -182,16 +184,16 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     for warning in binding.warnings:
         extension.warn(warning)
     running: Choices | HeldChoices
-    if loop is None and (grounding is None or grounding.on_ungrounded != "null"):
+    if loops is None and (grounding is None or grounding.on_ungrounded != "null"):
         running = Choices(served.engine, requests, observe=served.observe)
     else:
         running = HeldChoices(
             served.engine,
             requests,
-            judge=judge,
+            judge=HeldJudge(judge, call_judge),
             reader=binding.reader,
             extension=extension,
-            loop=loop,
+            loops=loops,
             prompter=partial(prompt_again, served, wanted),
             observe=served.observe,
         )

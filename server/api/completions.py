@@ -72,8 +72,8 @@ class _Answer:
     seconds: float
 
     @property
-    def ends(self) -> list[Finished]:
-        return [choice.end for choice in self.choices if choice.end is not None]
+    def ends(self) -> list[list[Finished]]:
+        return [[choice.end] for choice in self.choices if choice.end is not None]
 
     def usage(self) -> dict[str, Any]:
         return shapes.usage(self.ends, self.per_prompt)

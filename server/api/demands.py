@@ -63,13 +63,18 @@ async def grounding_of(
     return Grounding(found, Source(source), wanted.on_ungrounded or default)
 
 
-def loop_of(
-    wanted: ChatCompletionRequest, answer_format: AnswerFormat, *, max_tokens: int | None
-) -> RepairLoop | None:
-    """Decides about further attempts; None: there is one.
+def loops_of(
+    wanted: ChatCompletionRequest,
+    answer_format: AnswerFormat,
+    *,
+    count: int,
+    max_tokens: int | None,
+) -> list[RepairLoop] | None:
+    """What decides about further attempts, for each choice; None: there is one attempt.
 
     Args:
-        max_tokens: the budget of the first attempt.
+        count: how many choices there are.
+        max_tokens: the budget of a first attempt.
 
     Raises:
         ApiError: 400, this answer can't be repaired.
@@ -80,16 +85,17 @@ def loop_of(
     if options is None:
         return None
     param = "on_ungrounded" if wanted.repair is None else "repair"
-    if not answer_format.is_structured:
-        raise _refusal(param, "only an answer that is bound to a 'response_format' can be repaired")
-    if wanted.offer is not None:
-        raise _refusal(param, "answers that may be tool calls are not repaired")
-    if (wanted.n or 1) > 1:
-        raise _refusal("n", "one answer is repaired at a time; send as many requests instead")
+    if not answer_format.is_structured and wanted.offer is None:
+        raise _refusal(
+            param, "only an answer with a 'response_format' or with 'tools' can be repaired"
+        )
     most = options.max_tokens
     if most is not None:
         max_tokens = most if max_tokens is None else min(most, max_tokens)
-    return RepairLoop(max_attempts=options.max_attempts, max_tokens=max_tokens, most_tokens=most)
+    return [
+        RepairLoop(max_attempts=options.max_attempts, max_tokens=max_tokens, most_tokens=most)
+        for _ in range(count)
+    ]
 
 
 def _rules(wanted: ChatCompletionRequest, schema: dict[str, Any]) -> tuple[Rule, ...]:

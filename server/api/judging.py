@@ -100,13 +100,9 @@ class Verdict:
 
     def reasons(self, *, max_tokens: int | None = None) -> tuple[Reason, ...]:
         """Why the answer is not good enough; none: nothing is wrong with it."""
-        if self.cut_off == "length" or self.closed:
-            where = "where the context ends" if max_tokens is None else f"at {max_tokens} tokens"
-            how = "closed" if self.closed else "cut off"
-            return (Reason("truncated", f"the answer was {how} {where}"),)
-        if self.cut_off is not None:
-            text = "the answer broke off before it was complete, at a stop string"
-            return (Reason(self.cut_off, text),)
+        cut = _cut_off_reason(self.cut_off, self.closed, max_tokens)
+        if cut is not None:
+            return (cut,)
         if self.is_invalid:
             assert self.validation is not None
             return tuple(
@@ -170,6 +166,28 @@ class Judge:
             headers=NO_RETRY,
             extra={"errors": errors},
         )
+
+
+def cut_off_reason(end: Finished, max_tokens: int | None, *, is_whole: bool) -> Reason | None:
+    """Why tool calls are not complete; None: their end is the model's own.
+
+    Args:
+        is_whole: all calls that must be there are, and are complete.
+    """
+    cut_off = None
+    if not is_whole:
+        cut_off = "length" if end.reason == "length" else _cut_off(end)
+    return _cut_off_reason(cut_off, _is_closed(end), max_tokens)
+
+
+def _cut_off_reason(cut_off: str | None, closed: bool, max_tokens: int | None) -> Reason | None:
+    if cut_off == "length" or closed:
+        where = "where the context ends" if max_tokens is None else f"at {max_tokens} tokens"
+        return Reason("truncated", f"the answer was {'closed' if closed else 'cut off'} {where}")
+    if cut_off is not None:
+        text = "the answer broke off before it was complete, at a stop string"
+        return Reason(cut_off, text)
+    return None
 
 
 def ungrounded_error(verdict: Verdict) -> ApiError:

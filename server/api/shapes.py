@@ -144,11 +144,16 @@ def _finite(logprob: float | None) -> float:
     return logprob if logprob is not None and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB
 
 
-def usage(ends: Sequence[Finished], choices_per_prompt: int = 1) -> dict[str, Any]:
-    """`usage` of an answer; `ends` in the order of the choices. A prompt counts once."""
-    prompts = ends[::choices_per_prompt]
+def usage(choices: Sequence[Sequence[Finished]], choices_per_prompt: int = 1) -> dict[str, Any]:
+    """`usage` of an answer: for each choice the ends of all attempts at it, in their order.
+
+    The prompt that choices share counts once, with the first attempt at the first of them; further
+    attempts have prompts of their own.
+    """
+    prompts = [ends[0] for ends in choices[::choices_per_prompt] if ends]
+    prompts += [end for ends in choices for end in ends[1:]]
     prompt_tokens = sum(end.usage.prompt_tokens for end in prompts)
-    completion_tokens = sum(end.usage.completion_tokens for end in ends)
+    completion_tokens = sum(end.usage.completion_tokens for ends in choices for end in ends)
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -157,18 +162,17 @@ def usage(ends: Sequence[Finished], choices_per_prompt: int = 1) -> dict[str, An
     }
 
 
-def timings(
-    ends: Sequence[Finished], answer_format: AnswerFormat, *, in_turn: bool = False
-) -> dict[str, Any]:
+def timings(choices: Sequence[Sequence[Finished]], answer_format: AnswerFormat) -> dict[str, Any]:
     """Where the time of an answer went, in milliseconds.
 
-    With several choices, which run side by side, the waits are the longest ones, and times a token
-    are means; of attempts, which run `in_turn`, the waits are summed. `mask_share` is the
-    part of the decoding time that was spent in the grammar, `forced_tokens` how many of the tokens
-    the schema left no choice about.
+    For each choice it is given the ends of all attempts at it. With several choices, which run side
+    by side, the waits are the longest ones, and times a token are means; of attempts, which are
+    made one after the other, the waits are summed. `mask_share` is the part
+    of the decoding time that was spent in the grammar, `forced_tokens` how many of the tokens the
+    schema left no choice about.
     """
-    all_timings = [end.timings for end in ends]
-    wait = sum if in_turn else max
+    by_choice = [[end.timings for end in ends] for ends in choices]
+    all_timings = [timing for timings in by_choice for timing in timings]
     tokens = sum(timing.tokens for timing in all_timings)
     decode_ms = sum(timing.decode_ms for timing in all_timings)
     mask_ms = sum(timing.mask_ms for timing in all_timings)
@@ -177,9 +181,9 @@ def timings(
             "compile_ms": _rounded(answer_format.compile_ms),
             "cache": answer_format.cache,
         },
-        "queue_ms": _rounded(wait(timing.queue_ms for timing in all_timings)),
-        "prompt_ms": _rounded(wait(timing.prompt_ms for timing in all_timings)),
-        "decode_ms": _rounded(wait(timing.decode_ms for timing in all_timings)),
+        "queue_ms": _rounded(max(sum(each.queue_ms for each in own) for own in by_choice)),
+        "prompt_ms": _rounded(max(sum(each.prompt_ms for each in own) for own in by_choice)),
+        "decode_ms": _rounded(max(sum(each.decode_ms for each in own) for own in by_choice)),
         "mask_ms": _rounded(mask_ms),
         "sample_ms": _rounded(sum(timing.sample_ms for timing in all_timings)),
         "per_token_ms": _rounded(decode_ms / tokens) if tokens else None,

@@ -19,6 +19,7 @@ from typing import Any
 from server.api.errors import NO_RETRY, SERVER_ERROR, ApiError
 from server.api.tools import FunctionTool, Offer
 from server.calls import AnswerCall
+from server.repair import Reason
 from server.validate import AnswerValidator, Validation
 from server.violations import Violation
 
@@ -36,6 +37,7 @@ class CallJudge:
             bound: how calls are bound (`gabarito.tools`, its `enforced`).
             on_fault: is told of a call that a right grammar would not have allowed.
         """
+        self._required = offer.required
         self._tools = {tool.name: tool for tool in offer.allowed}
         self._enforced = bool((bound or {}).get("enforced"))
         self._on_fault = on_fault
@@ -64,6 +66,42 @@ class CallJudge:
             listed = self._undecided if found.valid is None else self._invalid
             listed.append({**place, **told})
 
+    def reasons(self, calls: Sequence[AnswerCall]) -> tuple[Reason, ...]:
+        """Why an answer with these calls is to be asked for again; none: it is not.
+
+        Raises:
+            ApiError: 500, the grammar let something pass that a schema forbids.
+        """
+        found: list[Reason] = []
+        if self._required and not calls:
+            found.append(Reason("invalid", "it calls no function, and one must be called"))
+        for number, call in enumerate(calls):
+            at = f"/tool_calls/{number}/function"
+            if not call.complete:
+                text = "this is not a whole call in the format that was explained"
+                found.append(Reason("invalid", text, at))
+                continue
+            judged = self._validation(call)
+            if judged.valid is not False:
+                continue
+            self._require_no_fault(call, judged)
+            at += "/arguments" if call.name in self._tools else "/name"
+            found += [
+                Reason(
+                    "invalid",
+                    violation.message,
+                    at + violation.pointer,
+                    {"keyword": violation.keyword, "schema_pointer": violation.schema_pointer},
+                )
+                for violation in judged.violations
+            ]
+        return tuple(found)
+
+    @property
+    def required(self) -> bool:
+        """Whether there must be a call."""
+        return self._required
+
     def facts(self) -> dict[str, Any]:
         """What it adds to `gabarito.tools`; nothing, where there was no complete call."""
         if not self._checked:
@@ -84,8 +122,7 @@ class CallJudge:
             self._validators[call.name] = AnswerValidator(tool.schema_)
         return self._validators[call.name].check_text(call.arguments)
 
-    def _require_fit(self, call: AnswerCall, found: Validation) -> None:
-        tool: FunctionTool | None = self._tools.get(call.name)
+    def _require_no_fault(self, call: AnswerCall, found: Validation) -> None:
         errors = [violation.as_dict() for violation in found.violations]
         if self._enforced:
             self._on_fault()
@@ -99,6 +136,10 @@ class CallJudge:
                 headers=NO_RETRY,
                 extra={"errors": errors},
             )
+
+    def _require_fit(self, call: AnswerCall, found: Validation) -> None:
+        self._require_no_fault(call, found)
+        tool: FunctionTool | None = self._tools.get(call.name)
         if tool is not None and tool.function.strict:
             raise ApiError(
                 422,
@@ -109,6 +150,6 @@ class CallJudge:
                 code="invalid_tool_call",
                 extra={
                     "call": {"name": call.name, "arguments": call.arguments},
-                    "errors": errors,
+                    "errors": [violation.as_dict() for violation in found.violations],
                 },
             )
