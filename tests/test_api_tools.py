@@ -415,7 +415,6 @@ def assistant(*calls: dict[str, Any]) -> dict[str, Any]:
             "invalid_value",
         ),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls", "invalid_type"),
-        ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
         (
             {"messages": [ASKED, {"role": "tool", "content": "x"}]},
             "messages[1].tool_call_id",

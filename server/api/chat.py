@@ -117,6 +117,13 @@ class _Answer:
         """`timings` of all attempts."""
         return shapes.timings(self.spent, self.answer_format)
 
+    def finish_reason(self, index: int) -> str | None:
+        """Of a choice; None: it has not ended."""
+        choice = self.choices[index]
+        if choice.end is None:
+            return None
+        return shapes.finish_reason(choice.end, choice.reader.message, self.binding.offer)
+
     async def finish(self, index: int, end: Finished) -> None:
         """A choice has ended, and its reader is finished.
 
@@ -130,6 +137,8 @@ class _Answer:
         message = choice.reader.message
         if self.call_judge is not None:
             self.call_judge.judge(index, message.calls)
+            if len(message.calls) > 1 and self.call_judge.legacy:
+                self.extension.warn("The model made several calls; function_call is the first.")
         if isinstance(self.running, HeldChoices):
             return  # its content has been judged
         if message.calls and not message.content:
@@ -214,7 +223,6 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
 async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any]:
     """The complete answer as one object."""
     answer = await _begin(served, wanted)
-    tools = answer.binding.offer is not None
     for choice in answer.choices:
         choice.reader.start()
     async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
@@ -230,11 +238,9 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
         [
             {
                 "index": index,
-                "message": shapes.message(choice.reader.message, tools=tools),
+                "message": shapes.message(choice.reader.message, answer.binding.offer),
                 "logprobs": shapes.chat_logprobs(choice.tokens) if wanted.logprobs else None,
-                "finish_reason": shapes.finish_reason(choice.end, choice.reader.message)
-                if choice.end
-                else None,
+                "finish_reason": answer.finish_reason(index),
             }
             for index, choice in enumerate(answer.choices)
         ],
@@ -256,7 +262,7 @@ async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
                     yield chunk
                 if isinstance(event, Finished):
                     await answer.finish(index, event)
-                    yield writer.finish(index, event)
+                    yield writer.finish(index)
         for chunk in writer.closing():
             yield chunk
     except Exception as error:
@@ -325,8 +331,9 @@ class _ChunkWriter:
                 case ReasoningDelta():
                     chunks.append(self._delta(index, {"reasoning_content": output.text}))
                 case ToolCallDelta():
-                    delta = {"tool_calls": [shapes.tool_call_delta(output)]}
-                    chunks.append(self._delta(index, delta))
+                    delta = shapes.tool_call_delta(output, self._answer.binding.offer)
+                    if delta is not None:
+                        chunks.append(self._delta(index, delta))
                 case RegionEvent() if self._with_regions:
                     region = {"choice": index, **output.as_dict()}
                     chunk = self._wrap([], region=region)
@@ -339,7 +346,7 @@ class _ChunkWriter:
     def _delta(self, index: int, delta: dict[str, Any]) -> ServerSentEvent:
         return sse.event(self._wrap([self._choice(index, delta, None)]))
 
-    def finish(self, index: int, end: Finished) -> ServerSentEvent:
+    def finish(self, index: int) -> ServerSentEvent:
         """The choice's last chunk, once the answer knows of its end."""
         answer = self._answer
         more: dict[str, Any] = {}
@@ -347,8 +354,8 @@ class _ChunkWriter:
             more = answer.extras
             if not self._with_usage:
                 more["timings"] = answer.timings
-        reason = shapes.finish_reason(end, answer.choices[index].reader.message)
-        return sse.event(self._wrap([self._choice(index, {}, reason)], **more))
+        choice = self._choice(index, {}, answer.finish_reason(index))
+        return sse.event(self._wrap([choice], **more))
 
     def _choice(self, index: int, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
         """A chunk's choice; it takes along the tokens that no chunk has told of yet."""

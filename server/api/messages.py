@@ -89,9 +89,12 @@ Content = Annotated[
 class Message(RequestModel):
     """One message of the conversation. Content parts are joined by line breaks."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content = None
-    name: str | None = Field(default=None, description="Passed on to the chat template.")
+    name: str | None = Field(
+        default=None,
+        description="Passed on to the chat template. Of a function message: the function's.",
+    )
     tool_calls: list[ToolCall] | None = Field(
         default=None,
         description="Of an assistant message: the calls it made. Tool messages with their results "
@@ -109,7 +112,11 @@ class Message(RequestModel):
         Any, Field(description="The SDK's parsed form of an answer: accepted, without effect.")
     ] = None
     audio: unsupported("audio") = None  # type: ignore[valid-type]
-    function_call: unsupported("function_call") = None  # type: ignore[valid-type]
+    function_call: FunctionCall | None = Field(
+        default=None,
+        description="Of an assistant message, deprecated in favour of `tool_calls`: the call it "
+        "made. A message of role `function` with its result follows it.",
+    )
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
@@ -120,17 +127,34 @@ class Message(RequestModel):
                     f"Missing required parameter: a message of role {self.role!r} needs 'content'.",
                     "content",
                 )
-            for name in ("tool_calls", "reasoning_content", "refusal"):
+            for name in ("tool_calls", "function_call", "reasoning_content", "refusal"):
                 if getattr(self, name):
                     raise refuse(
                         "invalid_value", f"Only an assistant message can have '{name}'.", name
                     )
-        if self.role == "tool" and self.tool_call_id is None:
+        for role, needed in (("tool", "tool_call_id"), ("function", "name")):
+            if self.role == role and getattr(self, needed) is None:
+                raise refuse(
+                    "missing_required_parameter",
+                    f"Missing required parameter: a message of role {role!r} needs '{needed}'.",
+                    needed,
+                )
+        if self.tool_calls and self.function_call:
             raise refuse(
-                "missing_required_parameter",
-                "Missing required parameter: a message of role 'tool' needs 'tool_call_id'.",
-                "tool_call_id",
+                "invalid_value",
+                "'tool_calls' and 'function_call' are two spellings of the same; give only one.",
+                "function_call",
             )
+        return self
+
+    def modern(self, position: int) -> Message:
+        """The same with `tool_calls` in place of a `function_call`, and with the role of a tool in
+        place of a function's. `position`: of the message, or, for a result, of its call."""
+        if self.function_call is not None:
+            call = ToolCall(id=_id_of(position), type="function", function=self.function_call)
+            return self.model_copy(update={"tool_calls": [call], "function_call": None})
+        if self.role == "function":
+            return self.model_copy(update={"role": "tool", "tool_call_id": _id_of(position)})
         return self
 
     @property
@@ -157,11 +181,17 @@ class Message(RequestModel):
         return turn
 
 
+def _id_of(position: int) -> str:
+    """The id of a call that had none: of the message at this position."""
+    return f"call_{position}"
+
+
 def turns_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The conversation as chat templates expect it."""
     names: dict[str, str] = {}
     turns: list[dict[str, Any]] = []
-    for message in messages:
+    for position, each in enumerate(messages):
+        message = each.modern(position - 1 if each.role == "function" else position)
         names |= {call.id: call.function.name for call in message.tool_calls or ()}
         turns.append(message.for_template(names))
     return turns
@@ -178,6 +208,18 @@ def check_history(messages: Sequence[Message]) -> None:
     answered: set[str] = set()
     asked = 0
     for position, message in enumerate(messages):
+        if message.role == "function":
+            called = messages[position - 1].function_call if position else None
+            if called is None or called.name != message.name:
+                raise refuse(
+                    "invalid_value",
+                    "Invalid parameter: a message with role 'function' must follow a message with "
+                    f"a 'function_call' of the same name ({message.name!r}).",
+                    f"messages[{position}].name",
+                )
+            continue
+        if position and messages[position - 1].function_call is not None:
+            raise _no_result(position - 1)
         if message.role == "tool":
             call_id = str(message.tool_call_id)
             if call_id in open_calls:
@@ -199,6 +241,17 @@ def check_history(messages: Sequence[Message]) -> None:
             where = f"messages[{position}].tool_calls"
             raise refuse("invalid_value", "Invalid parameter: two calls have the same id.", where)
     _check_answered(open_calls, asked)
+    if messages and messages[-1].function_call is not None:
+        raise _no_result(len(messages) - 1)
+
+
+def _no_result(position: int) -> Exception:
+    return refuse(
+        "invalid_value",
+        "An assistant message with 'function_call' must be followed by a message with role "
+        "'function' and the result.",
+        f"messages[{position}].function_call",
+    )
 
 
 def _check_answered(open_calls: Sequence[str], asked: int) -> None:

@@ -162,10 +162,6 @@ class ChatCompletionRequest(SampledRequest, CheckedRequest, ToolRequest):
     service_tier: AcceptedText = None
     verbosity: AcceptedText = None
 
-    functions: unsupported("functions", [], hint="use 'tools'") = None  # type: ignore[valid-type]
-    function_call: unsupported(  # type: ignore[valid-type]
-        "function_call", "none", "auto", hint="use 'tool_choice'"
-    ) = None
     audio: unsupported("audio") = None  # type: ignore[valid-type]
     modalities: unsupported("modalities", ["text"]) = None  # type: ignore[valid-type]
     prediction: unsupported("prediction") = None  # type: ignore[valid-type]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from server.api.structured import AnswerFormat
+from server.api.tools import Offer
 from server.calls import ToolCallDelta
 from server.deltas import AnswerMessage
 from server.engine.types import Finished, TokenRecord
@@ -47,12 +48,15 @@ class Envelope:
         }
 
 
-def message(answer: AnswerMessage, *, tools: bool = False) -> dict[str, Any]:
-    """`choices[].message` of a chat answer. `tools`: some were offered, so that the content may be
+def message(answer: AnswerMessage, offer: Offer | None = None) -> dict[str, Any]:
+    """`choices[].message` of a chat answer. Where functions were offered, the content may be
     missing (null)."""
-    content = answer.content or (None if tools else "")
+    content = answer.content or (None if offer is not None else "")
     shape: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-    if answer.calls:
+    if answer.calls and offer is not None and offer.legacy:
+        first = answer.calls[0]
+        shape["function_call"] = {"name": first.name, "arguments": first.arguments}
+    elif answer.calls:
         shape["tool_calls"] = [
             {
                 "id": call.id,
@@ -66,21 +70,25 @@ def message(answer: AnswerMessage, *, tools: bool = False) -> dict[str, Any]:
     return {**answer.extra, **shape}
 
 
-def tool_call_delta(delta: ToolCallDelta) -> dict[str, Any]:
-    """One of `choices[].delta.tool_calls`: id, type and name only where the call begins."""
+def tool_call_delta(delta: ToolCallDelta, offer: Offer | None) -> dict[str, Any] | None:
+    """`choices[].delta` of a call: id, type and name only where the call begins. None: the answer's
+    shape has no room for it (a second `function_call`)."""
+    function: dict[str, Any] = {"arguments": delta.arguments}
+    if delta.id is not None:
+        function = {"name": delta.name, **function}
+    if offer is not None and offer.legacy:
+        return {"function_call": function} if delta.index == 0 else None
     if delta.id is None:
-        return {"index": delta.index, "function": {"arguments": delta.arguments}}
-    return {
-        "index": delta.index,
-        "id": delta.id,
-        "type": "function",
-        "function": {"name": delta.name, "arguments": delta.arguments},
-    }
+        return {"tool_calls": [{"index": delta.index, "function": function}]}
+    call = {"index": delta.index, "id": delta.id, "type": "function", "function": function}
+    return {"tool_calls": [call]}
 
 
-def finish_reason(end: Finished, answer: AnswerMessage) -> str:
+def finish_reason(end: Finished, answer: AnswerMessage, offer: Offer | None = None) -> str:
     """`choices[].finish_reason`: an answer that was cut off says so, whatever it holds."""
-    return "tool_calls" if end.reason == "stop" and answer.calls else end.reason
+    if end.reason != "stop" or not answer.calls:
+        return end.reason
+    return "function_call" if offer is not None and offer.legacy else "tool_calls"
 
 
 def tool_facts(

@@ -37,6 +37,7 @@ class CallJudge:
             bound: how calls are bound (`gabarito.tools`, its `enforced`).
             on_fault: is told of a call that a right grammar would not have allowed.
         """
+        self.legacy = offer.legacy
         self._required = offer.required
         self._tools = {tool.name: tool for tool in offer.allowed}
         self._enforced = bool((bound or {}).get("enforced"))

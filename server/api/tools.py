@@ -1,13 +1,14 @@
 """What a request says about tools: which there are, and which may or must be called.
 
     tools, tool_choice, parallel_tool_calls     OpenAI's
-    functions, function_call                    their predecessors: refused by name
+    functions, function_call                    their predecessors, other spellings of the same:
+                                                one call at most, and an answer in their shape
 
 Invariant: what passes is consistent (names are unique, a choice names tools that there are), so
 that nothing behind this has to ask again.
 
-Read next: `server/api/history.py` for calls and results in the messages, `server/turns.py` for how
-a choice is enforced.
+Read next: `server/api/messages.py` for calls and results in the conversation, `server/turns.py` for
+how a choice is enforced.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from server.api.fields import RequestModel, refuse
+from server.api.fields import RequestModel, by_type, refuse
 
 MAX_TOOLS = 128
 
@@ -157,6 +158,7 @@ class Offer:
     required  whether one must be called
     only      the one function that is to be called, where the request names it
     parallel  whether there may be several calls
+    legacy    whether they came as `functions`, and the answer has a `function_call`
     """
 
     tools: tuple[FunctionTool, ...]
@@ -164,6 +166,11 @@ class Offer:
     required: bool
     only: str | None
     parallel: bool
+    legacy: bool = False
+
+    def where(self, position: int, member: str) -> str:
+        """What errors call a member of one of the functions."""
+        return _where(position, member, legacy=self.legacy)
 
     @property
     def allowed(self) -> tuple[FunctionTool, ...]:
@@ -186,6 +193,16 @@ class Offer:
         return [tool.for_template() for tool in self.tools]
 
 
+def _where(position: int, member: str, *, legacy: bool) -> str:
+    return f"functions[{position}].{member}" if legacy else f"tools[{position}].function.{member}"
+
+
+FunctionChoice = Annotated[
+    Annotated[Literal["none", "auto"] | None, Tag("#word")] | Annotated[FunctionName, Tag("#name")],
+    by_type({str: "#word", type(None): "#word", dict: "#name"}),
+]
+
+
 class ToolRequest(RequestModel):
     """The fields of a request that are about tools."""
 
@@ -198,19 +215,37 @@ class ToolRequest(RequestModel):
     parallel_tool_calls: bool | None = Field(
         default=None, description="false: at most one call. Default: true."
     )
+    functions: list[FunctionDefinition] | None = Field(
+        default=None,
+        max_length=MAX_TOOLS,
+        description="Deprecated in favour of `tools`: the answer then has one `function_call` at "
+        "most in place of `tool_calls`.",
+    )
+    function_call: FunctionChoice = Field(
+        default=None, description="Deprecated: `tool_choice` of `functions`."
+    )
 
     @model_validator(mode="after")
     def _tools_agree(self) -> Self:
-        names = [tool.name for tool in self.tools or ()]
+        if self.tools and self.functions:
+            raise refuse(
+                "invalid_value",
+                "'tools' and 'functions' are two spellings of the same; give only one of them.",
+                "functions",
+            )
+        legacy = bool(self.functions)
+        names = [tool.name for tool in self.offered]
         for position, name in enumerate(names):
             if name in names[:position]:
+                field = "functions" if legacy else "tools"
                 raise refuse(
                     "invalid_value",
-                    f"Invalid value for 'tools': there are two functions of the name {name!r}.",
-                    f"tools[{position}].function.name",
+                    f"Invalid value for '{field}': there are two functions of the name {name!r}.",
+                    _where(position, "name", legacy=legacy),
                 )
-        _check_parameters(self.tools or ())
-        if not names:
+        _check_parameters(self.offered, legacy=legacy)
+        self._choices_agree()
+        if legacy or not names:
             if self.tool_choice not in (None, "none", "auto"):
                 raise refuse(
                     "invalid_value",
@@ -226,6 +261,31 @@ class ToolRequest(RequestModel):
                     where,
                 )
         return self
+
+    def _choices_agree(self) -> None:
+        """The choice is of the same spelling as what there is to choose from."""
+        if self.tools and self.function_call is not None:
+            raise refuse(
+                "invalid_value",
+                "Invalid value for 'function_call': with 'tools' it is 'tool_choice' that says "
+                "what may be called.",
+                "function_call",
+            )
+        choice = self.function_call
+        names = [function.name for function in self.functions or ()]
+        if isinstance(choice, FunctionName) and choice.name not in names:
+            raise refuse(
+                "invalid_value",
+                "Invalid value for 'function_call.name': there is no function "
+                f"{choice.name!r} in 'functions'.",
+                "function_call.name",
+            )
+
+    @property
+    def offered(self) -> tuple[FunctionTool, ...]:
+        """The functions, under whichever name they came."""
+        given = [FunctionTool(type="function", function=each) for each in self.functions or ()]
+        return tuple(self.tools or given)
 
     def _chosen(self) -> list[tuple[str, str]]:
         """The functions that `tool_choice` names, and where."""
@@ -243,6 +303,8 @@ class ToolRequest(RequestModel):
     @property
     def offer(self) -> Offer | None:
         """What may be called; None: nothing."""
+        if self.functions:
+            return self._legacy_offer(self.offered)
         choice = self.tool_choice
         if not self.tools or choice == "none":
             return None
@@ -258,8 +320,16 @@ class ToolRequest(RequestModel):
             parallel=self.parallel_tool_calls is not False and only is None,
         )
 
+    def _legacy_offer(self, tools: tuple[FunctionTool, ...]) -> Offer | None:
+        choice = self.function_call
+        if choice == "none":
+            return None
+        only = choice.name if isinstance(choice, FunctionName) else None
+        positions = [i for i, tool in enumerate(tools) if only in (None, tool.name)]
+        return Offer(tools, tuple(positions), only is not None, only, parallel=False, legacy=True)
 
-def _check_parameters(tools: Sequence[FunctionTool]) -> None:
+
+def _check_parameters(tools: Sequence[FunctionTool], *, legacy: bool) -> None:
     """Arguments are an object: a schema that says otherwise is a mistake."""
     for position, tool in enumerate(tools):
         kind = tool.schema_.get("type", "object")
@@ -268,5 +338,5 @@ def _check_parameters(tools: Sequence[FunctionTool]) -> None:
                 "invalid_function_parameters",
                 f"Invalid schema for function {tool.name!r}: the arguments are an object, so the "
                 f"schema's type must be 'object', not {kind!r}.",
-                f"tools[{position}].function.parameters",
+                _where(position, "parameters", legacy=legacy),
             )

@@ -54,26 +54,26 @@ def check_schemas(
             cache.get_json_schema(tool.schema_, vocabulary, strict=strict, source=source)
         except (UnsupportedSchemaError, UnsatisfiableSchemaError, SchemaBudgetError) as error:
             if strict:
-                raise schema_error(error, place, tool.name) from error
+                raise schema_error(error, offer, place) from error
             if isinstance(error, UnsatisfiableSchemaError):
                 unsatisfiable[place] = error
         except SchemaError as error:
-            raise schema_error(error, place, tool.name) from error
+            raise schema_error(error, offer, place) from error
         except RecursionError:
             too_deep = SchemaBudgetError("it is nested too deeply")
-            raise schema_error(too_deep, place, tool.name) from None
+            raise schema_error(too_deep, offer, place) from None
     if offer.required and all(place in unsatisfiable for place in offer.positions):
         place = offer.positions[0]
-        raise schema_error(unsatisfiable[place], place, offer.tools[place].name)
+        raise schema_error(unsatisfiable[place], offer, place)
 
 
-def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
+def schema_error(error: SchemaError, offer: Offer, place: int) -> ApiError:
     """What a client is told of a tool's schema. `place`: of the tool in the request."""
-    told = to_api_error(error, schema_name=name, field="function")
+    told = to_api_error(error, schema_name=offer.tools[place].name, field="function")
     return ApiError(
         told.status,
         told.message,
-        param=f"tools[{place}].function.parameters",
+        param=offer.where(place, "parameters"),
         code=CODE,
         extra=told.extra,
     )
@@ -82,13 +82,13 @@ def schema_error(error: SchemaError, place: int, name: str) -> ApiError:
 def turn_error(error: GrammarError, offer: Offer) -> ApiError:
     """What a client is told of an error of a turn with these tools."""
     if isinstance(error, UnsupportedSchemaError):
-        for place, tool in enumerate(offer.tools):
+        for place in range(len(offer.tools)):
             at = f"/tools/{place}/function/parameters"
             own = [i for i in error.issues if i.pointer == at or i.pointer.startswith(at + "/")]
             if own:
                 issues = [Issue(i.keyword, i.pointer.removeprefix(at), i.reason) for i in own]
-                return schema_error(UnsupportedSchemaError(issues), place, tool.name)
-    return to_api_error(error, field="tools")
+                return schema_error(UnsupportedSchemaError(issues), offer, place)
+    return to_api_error(error, field="functions" if offer.legacy else "tools")
 
 
 def tool_issues(issues: Iterable[Issue], tools: Sequence[FunctionTool]) -> dict[str, Any]:
