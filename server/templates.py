@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from parsing import (
     load_template_file,
 )
 from parsing.inverse import inverse_of
+from parsing.written import written_call
 from server.callreaders import CallFormat, tool_typing
 from server.calls import ToolCalls
 from server.deltas import (
@@ -226,6 +228,20 @@ class AnswerTemplates:
                 made = without_tool_calls(template)
             self._made[name, tools] = made
         return made
+
+    def notation(
+        self, name: str | None, tools: Sequence[Mapping[str, Any]]
+    ) -> Callable[[str, Mapping[str, Any]], str | None] | None:
+        """How calls are written in the template that a request reads its answer by; None: as the
+        fallback prompt has them.
+
+        Args:
+            tools: those of the request, which give plain-text arguments their types.
+        """
+        template = self.get(name, tools=True)
+        if template.source["fields"].get(TOOL_CALLS_FIELD) == self.fallback:
+            return None
+        return partial(written_call, template, tools=tools)
 
 
 def reasons(

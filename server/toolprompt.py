@@ -6,15 +6,15 @@ template can render.
 
 Invariants: a conversation without tools, calls and results stays as it is; the roles alternate
 afterwards where they did before (results of one answer, and what the user says next, become one
-user message); special tokens in what clients sent are still only text (the chat template's affair,
-since this comes before it).
+user message); calls are told in the notation that the answer will be read by; special tokens in
+what clients sent are still only text (the chat template's affair, since this comes before it).
 
 Read next: `server/prompt.py`, which renders the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,15 @@ FILE = "tool_prompt.jinja"
 
 _MACROS = ("instructions", "calls", "result")
 
+#: Stand for a function and its argument where the model is told how to write a call.
+_EXAMPLE_NAME = "function_name"
+_EXAMPLE_ARGUMENTS = {"argument": "value"}
+
 Turns = Sequence[Mapping[str, Any]]
+
+#: A call's text, from the function's name and arguments, in the notation of the template in use;
+#: None: it has none for that call. Without a notation calls are told as the file has them.
+Notation = Callable[[str, Mapping[str, Any]], str | None]
 
 
 class ToolPromptError(ValueError):
@@ -67,7 +75,13 @@ class ToolPrompt:
             raise ToolPromptError(f"{path} can't be read: {error}") from None
 
     def explain(
-        self, turns: Turns, tools: Sequence[Mapping[str, Any]], choice: str, *, role: str = "system"
+        self,
+        turns: Turns,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str,
+        *,
+        role: str = "system",
+        notation: Notation | None = None,
     ) -> list[dict[str, Any]]:
         """The conversation with the tools explained in its first system message.
 
@@ -75,7 +89,10 @@ class ToolPrompt:
             choice: "auto", "required", or the one function that must be called.
             role: "user" for chat templates that take no system message: the first user message.
         """
-        text = self._call("instructions", tools, choice)
+        example = None if notation is None else notation(_EXAMPLE_NAME, _EXAMPLE_ARGUMENTS)
+        takes_it = len(self._module.instructions.arguments) > len((tools, choice))
+        shown = [example] if example is not None and takes_it else []
+        text = self._call("instructions", tools, choice, *shown)
         roles = ("system", "developer") if role == "system" else (role,)
         if not turns or turns[0].get("role") not in roles:
             return [{"role": role, "content": text}, *map(dict, turns)]
@@ -83,7 +100,7 @@ class ToolPrompt:
         parts = [str(first["content"]), text] if role == "system" else [text, str(first["content"])]
         return [{**first, "content": "\n\n".join(filter(None, parts))}, *map(dict, rest)]
 
-    def retell(self, turns: Turns) -> list[dict[str, Any]]:
+    def retell(self, turns: Turns, notation: Notation | None = None) -> list[dict[str, Any]]:
         """The conversation with calls and results as ordinary text."""
         told: list[dict[str, Any]] = []
         names: dict[str, str] = {}
@@ -92,7 +109,7 @@ class ToolPrompt:
             calls = turn.get("tool_calls")
             if calls:
                 names |= {call["id"]: call["function"]["name"] for call in calls}
-                text = self._call("calls", calls)
+                text = self._call("calls", [_written(call, notation) for call in calls])
                 parts = [part for part in (str(turn["content"]), text) if part]
                 kept = {key: value for key, value in turn.items() if key != "tool_calls"}
                 told.append({**kept, "content": "\n".join(parts)})
@@ -124,6 +141,15 @@ class ToolPrompt:
             raise ChatTemplateError(f"The fallback prompt for tools failed: {error}") from None
 
 
+def _written(call: Mapping[str, Any], notation: Notation | None) -> Mapping[str, Any]:
+    """A call with its `text` in the notation, if that has one for it."""
+    function = call["function"]
+    if notation is None or not isinstance(function["arguments"], Mapping):
+        return call
+    text = notation(function["name"], function["arguments"])
+    return call if text is None else {**call, "text": text}
+
+
 def render_conversation(
     chat_template: ChatTemplate,
     tool_prompt: ToolPrompt,
@@ -132,9 +158,11 @@ def render_conversation(
     tools: Sequence[Mapping[str, Any]] = (),
     choice: str = "auto",
     kwargs: Mapping[str, Any] | None = None,
+    notation: Notation | None = None,
 ) -> RenderedPrompt:
     """The prompt of a conversation with tools: by the chat template where it knows them, else with
-    the fallback's words. See `ChatTemplate.render` and `ToolPrompt.explain` for the parameters.
+    the fallback's words, and calls in `notation`. See `ChatTemplate.render` and
+    `ToolPrompt.explain` for the parameters.
 
     Raises:
         ChatTemplateError: the chat template refused the messages.
@@ -142,14 +170,15 @@ def render_conversation(
     with_calls = any(turn.get("tool_calls") or turn["role"] == "tool" for turn in turns)
     native = chat_template.knows_tools or not tools
     if with_calls and not (native and chat_template.knows_calls):
-        turns = tool_prompt.retell(turns)
+        turns = tool_prompt.retell(turns, notation)
     if native:
         return chat_template.render(turns, tools=tools or None, kwargs=kwargs)
     try:
-        return chat_template.render(tool_prompt.explain(turns, tools, choice), kwargs=kwargs)
+        told = tool_prompt.explain(turns, tools, choice, notation=notation)
+        return chat_template.render(told, kwargs=kwargs)
     except ChatTemplateError:
         # Some templates refuse system messages.
-        told = tool_prompt.explain(turns, tools, choice, role="user")
+        told = tool_prompt.explain(turns, tools, choice, role="user", notation=notation)
         with suppress(ChatTemplateError):
             return chat_template.render(told, kwargs=kwargs)
         raise

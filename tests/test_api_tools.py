@@ -346,6 +346,50 @@ async def test_the_fallback_copes_with_templates_that_refuse_system_messages() -
     assert prompt.endswith("\n\nhi")
 
 
+NOTATIONS = [
+    ("qwen3_coder", "<tool_call><function={}>\n<parameter={}>{}</parameter>\n</tool_call>"),
+    ("lfm2", "<|tool_call_start|>[{}({}='{}')]<|tool_call_end|>"),
+    ("llama3", '{{"name": "{}", "parameters": {{"{}": "{}"}}}}'),
+]
+
+
+@pytest.mark.parametrize(("template", "notation"), NOTATIONS)
+async def test_the_fallback_tells_calls_in_the_notation_that_is_read(
+    template: str, notation: str
+) -> None:
+    engine = ScriptedEngine(saying("ok"))
+    messages = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": None, "tool_calls": [called("c1")]},
+        result("c1"),
+    ]
+    await answer_of(engine, tools=TOOLS, messages=messages, response_template=template)
+    prompt = engine.detokenize(engine.last.prompt)
+    told = f"like this:\n{notation.format('function_name', 'argument', 'value')}\nCall functions"
+    assert told in prompt
+    written = notation.format("look", "city", "A")
+    assert f"<|im_start|>assistant\n{written}<|im_end|>" in prompt
+    assert "as JSON between these tags" not in prompt
+    grammar = engine.last.grammar
+    assert grammar is not None
+    matcher = grammar.start()
+    for token in engine.tokenize(written):
+        assert matcher.is_allowed(token), "what the model is told is what it may write"
+        matcher.advance(token)
+
+
+async def test_a_call_that_the_notation_cannot_write_is_told_as_json() -> None:
+    engine = ScriptedEngine(saying("ok"))
+    messages = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": None, "tool_calls": [called("c1", arguments="[1]")]},
+        result("c1"),
+    ]
+    await answer_of(engine, tools=TOOLS, messages=messages, response_template="lfm2")
+    prompt = engine.detokenize(engine.last.prompt)
+    assert '<tool_call>\n{"name": "look", "arguments": [1]}\n</tool_call>' in prompt
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 ASKED = {"role": "user", "content": "x"}

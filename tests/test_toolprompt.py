@@ -169,3 +169,13 @@ def test_a_bad_fallback_format_is_named(
     monkeypatch.setattr(Settings, "config_file", lambda _, __: path)
     with pytest.raises(TemplateSettingError, match="tool_format"):
         fallback_format(Settings())
+
+
+def test_a_file_from_before_there_were_notations_still_works() -> None:
+    prompt = ToolPrompt(
+        "{% macro instructions(tools, choice) %}Tools!{% endmacro %}"
+        "{% macro calls(tool_calls) %}C{% endmacro %}"
+        "{% macro result(name, content) %}R{% endmacro %}"
+    )
+    told = prompt.explain([], [], "auto", notation=lambda name, arguments: f"{name}()")
+    assert told == [{"role": "system", "content": "Tools!"}]

@@ -184,13 +184,15 @@ def _prompt(
     if wanted.reasoning_effort is not None:
         kwargs.setdefault("reasoning_effort", wanted.reasoning_effort)
     offer = wanted.offer
+    tools = offer.for_template() if offer is not None else []
     prompt = render_conversation(
         served.chat_template,
         served.tool_prompt,
         [*turns_of(wanted.messages), *more],
-        tools=offer.for_template() if offer is not None else (),
+        tools=tools,
         choice=offer.choice if offer is not None else "auto",
         kwargs=kwargs,
+        notation=served.templates.notation(wanted.response_template, tools),
     )
     info = served.engine.info
     tokens = tokenize_prompt(prompt, served.engine, bos_token=info.bos_token, add_bos=info.add_bos)
