@@ -54,6 +54,7 @@ def test_what_is_not_read_back_is_not_told() -> None:
     lines = template(
         open_pattern=r"<call (?P<name>\w+)>",
         close="</call>",
+        repeats=True,
         content="kv-lines",
         transform=FUNCTION,
     )
