@@ -34,6 +34,7 @@ from grammar.schema.compile import KEY_ORDERS, Budget, SchemaCompiler
 from grammar.schema.document import Document
 from grammar.style import COMPACT, WHITESPACE_MODES, Style
 from grammar.turn_parts import (
+    TRIMMED,
     Alt,
     ArgumentsValue,
     Both,
@@ -56,6 +57,9 @@ from grammar.turn_parts import (
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 from grammar.writing import without
+
+_SPACE = CharSet((code, code) for code in range(0x3001) if chr(code).isspace())
+"""What counts as white space at the ends of a text: there is none beyond."""
 
 
 def compile_turn(
@@ -234,6 +238,23 @@ class _Maker:
                 f"no text of {value.label or 'the value'} is without its delimiters",
                 problem="unsatisfiable",
             )
+        return self._trimmed(value, language) if value.trimmed else language
+
+    def _trimmed(self, value: PatternValue | ChoiceValue | GbnfValue, language: Rx) -> Rx:
+        """The texts without white space at their ends."""
+        builder = self._builder
+        everything, space = builder.universe, builder.chars(_SPACE)
+        rimmed = builder.union(builder.concat(space, everything), builder.concat(everything, space))
+        if builder.intersect(language, rimmed).is_empty():
+            return language
+        language = builder.difference(language, rimmed)
+        if language.is_empty():
+            raise GrammarSourceError(
+                f"all texts of {value.label or 'the value'} begin or end with white space, which "
+                "would be taken off",
+                problem="unsatisfiable",
+            )
+        self._notes[TRIMMED] = None
         return language
 
     # -- regular parts --------------------------------------------------------------------------

@@ -98,6 +98,9 @@ class Value:
 
 Part: TypeAlias = Chars | Text | Seq | Alt | Repeat | Look | Both | Free | Marked | Timed | Value
 
+TRIMMED = "no text begins or ends with white space, which would be taken off it"
+"""The note of a report that a ``trimmed`` value has fewer texts than its language."""
+
 JSON = Dialect()
 EMPTY = Seq(())
 NOTHING = Alt(())
@@ -179,29 +182,35 @@ class ArgumentsValue:
 
 @dataclass(frozen=True, slots=True)
 class PatternValue:
-    """A text that a regular expression (``compile_regex``) matches, without the barred texts."""
+    """A text that a regular expression (``compile_regex``) matches, without the barred texts.
+
+    ``trimmed``: white space at its ends would be taken off, so it has none there.
+    """
 
     pattern: str
     barred: tuple[str, ...] = ()
     label: str = ""
+    trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceValue:
-    """One of some texts; those with a barred text are left out."""
+    """One of some texts; those with a barred text are left out. ``trimmed`` as above."""
 
     choices: tuple[str, ...]
     barred: tuple[str, ...] = ()
     label: str = ""
+    trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GbnfValue:
-    """A text of a GBNF grammar that is regular, without the barred texts."""
+    """A text of a GBNF grammar that is regular, without the barred texts. ``trimmed`` as above."""
 
     source: str
     barred: tuple[str, ...] = ()
     label: str = ""
+    trimmed: bool = False
 
 
 Origin: TypeAlias = tuple[str, str, bool]

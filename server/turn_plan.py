@@ -18,7 +18,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from grammar import turn_parts as parts
-from grammar.turn_parts import EMPTY, JsonValue, Part, ValueSource
+from grammar.turn_parts import (
+    EMPTY,
+    ChoiceValue,
+    GbnfValue,
+    JsonValue,
+    Part,
+    PatternValue,
+    ValueSource,
+)
 from parsing import shapes
 from parsing.inverse import CALLS, Beginning, Region
 from parsing.shapes import NotInvertible
@@ -139,7 +147,7 @@ class Plan(Regions):
             separators = self._separators()
             between = parts.Repeat(seq(separators, GAP), 0, 1) if separators else EMPTY
             end = self._end_of_turn(region) or EMPTY
-            return seq(GAP, between, body, between, end)
+            return seq(self._gap(region), between, body, between, end)
         rest: Part = EMPTY
         if self.wishes.mode == "auto" and self.wishes.content is None:
             rest = self._rest_of_calls()
@@ -161,8 +169,17 @@ class Plan(Regions):
         if isinstance(wanted, JsonValue) and not region.opens and self.wishes.mode != "none":
             for mark in watched:
                 wanted = never_a_call(wanted, mark)
-        self.values.append(replace(wanted, barred=barred_in(watched)))
-        return seq(GAP, parts.Value(len(self.values) - 1), GAP)
+        wanted = replace(wanted, barred=barred_in(watched))
+        if isinstance(wanted, PatternValue | ChoiceValue | GbnfValue):
+            wanted = replace(wanted, trimmed=region.content.strip)
+        self.values.append(wanted)
+        gap = self._gap(region)
+        return seq(gap, parts.Value(len(self.values) - 1), gap)
+
+    def _gap(self, region: Region) -> Part:
+        """White space around the content: none where the template keeps it and it would count."""
+        counts = not region.content.strip and not isinstance(self.wishes.content, JsonValue)
+        return EMPTY if counts else GAP
 
     def _separators(self) -> Part | None:
         """Closes of the implicit field that end nothing, but part one stretch from the next: tags

@@ -272,6 +272,64 @@ async def test_enforced_tools_are_said_to_be() -> None:
     assert response.json()["gabarito"]["tools"] == {"enforced": True, "valid": True}
 
 
+# --- white space at the ends of content ---------------------------------------------------------
+
+
+def pattern(text: str) -> dict[str, Any]:
+    return {"type": "regex", "pattern": text}
+
+
+LEFT_OUT = "Of what the content may be, the texts with white space at their ends are left out"
+
+
+async def test_white_space_that_would_be_taken_off_is_not_part_of_the_content() -> None:
+    engine = ScriptedEngine(saying("\na"))
+    response = await post(engine, tools=[NOW], response_format=pattern(r"\s?a\s?"))
+    assert response.json()["choices"][0]["message"]["content"] == "a"
+    [warning] = response.json()["gabarito"]["warnings"]
+    assert warning.startswith(LEFT_OUT)
+    assert takes(engine, "\na"), "white space around it is no part of it"
+    engine = ScriptedEngine(saying("a b"))
+    response = await post(engine, tools=[NOW], response_format=pattern(r"a\sb"))
+    assert "warnings" not in response.json()["gabarito"]
+    assert takes(engine, "a b")
+    choices = {"type": "choice", "choices": ["a", "b\u2003", "\u001cc"]}
+    engine = ScriptedEngine(saying("a"))
+    await post(engine, tools=[NOW], response_format=choices)
+    assert takes(engine, "a")
+    assert not takes(engine, "b\u2003")
+    assert not takes(engine, "\u001cc")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "param"),
+    [
+        (pattern(r"[ \n]a"), "response_format.pattern"),
+        ({"type": "choice", "choices": [" a", "b "]}, "response_format.choices"),
+        ({"type": "grammar", "grammar": 'root ::= "a\\n"'}, "response_format.grammar"),
+    ],
+)
+async def test_content_that_is_never_without_white_space_is_refused(
+    wanted: dict[str, Any], param: str
+) -> None:
+    response = await post(ScriptedEngine(saying("x")), tools=[NOW], response_format=wanted)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["param"], error["code"]) == (param, "unsatisfiable_grammar")
+    assert "white space" in error["message"]
+
+
+async def test_a_template_that_keeps_white_space_keeps_it() -> None:
+    engine = ScriptedEngine(saying(" a\n"))
+    response = await post(
+        engine, tools=[NOW], response_format=pattern(r"\s?a\s?"), response_template="plain"
+    )
+    assert response.json()["choices"][0]["message"]["content"] == " a\n"
+    assert "warnings" not in response.json()["gabarito"]
+    assert takes(engine, " a\n")
+    assert not takes(engine, "  a"), "that does not fit"
+
+
 # --- templates that can't be read backwards -------------------------------------------------------
 
 

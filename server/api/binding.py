@@ -28,6 +28,7 @@ from typing import Any
 import anyio.to_thread
 
 from grammar import Grammar
+from grammar.turn_parts import TRIMMED
 from parsing import ResponseTemplate
 from server.api.demands import source_of
 from server.api.errors import ApiError
@@ -144,11 +145,19 @@ def _with_turn(binding: Binding, turn: TurnGrammar, *, bounded: bool) -> Binding
                 param="response_format",
                 code="unsupported_value",
             )
-        warnings = []
+        warnings: list[str] = []
         if bounded:
             warnings.append(f"reasoning is not bounded: {turn.reason}")
         facts = None if offer is None else {"enforced": False, "reason": turn.reason}
         return replace(binding, facts=facts, warnings=tuple(warnings))
+    if TRIMMED in turn.grammar.report.bounds:
+        binding = replace(
+            binding,
+            warnings=(
+                "Of what the content may be, the texts with white space at their ends are left "
+                "out: the response template takes it off.",
+            ),
+        )
     facts = None
     if offer is not None:
         told = tool_issues(turn.issues, offer.tools)

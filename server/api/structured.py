@@ -20,7 +20,15 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.to_thread
 
-from grammar import CacheResult, Grammar, GrammarCache, GrammarError, SchemaBudgetError, Vocabulary
+from grammar import (
+    CacheResult,
+    Grammar,
+    GrammarCache,
+    GrammarError,
+    GrammarSourceError,
+    SchemaBudgetError,
+    Vocabulary,
+)
 from grammar.cache import extracts
 from grammar.turn_parts import ChoiceValue, GbnfValue, JsonValue, PatternValue, ValueSource
 from parsing import ResponseTemplate
@@ -197,7 +205,12 @@ class FormatCompiler:
         try:
             return await self._run(checked)
         except GrammarError as error:
-            if offer is not None:
+            of_content = (
+                content is not None
+                and isinstance(error, GrammarSourceError)
+                and error.problem != "too complex"
+            )
+            if offer is not None and not of_content:
                 raise turn_error(error, offer) from error
             raise to_api_error(error, field=field) from error
         except RecursionError as error:
