@@ -57,10 +57,16 @@ def schema_key(
     strict: bool,
     whitespace: str,
     key_order: str = "schema",
+    formats: str = "assert",
     source: str | None = None,
 ) -> str:
     """The key under which a schema's grammar is kept: SHA-256 in hex."""
-    options = {"strict": strict, "whitespace": whitespace, "key_order": key_order}
+    options = {
+        "strict": strict,
+        "whitespace": whitespace,
+        "key_order": key_order,
+        "formats": formats,
+    }
     if source is not None and extracts(schema):
         text = source.encode("utf-8", "surrogatepass")
         options["source"] = hashlib.sha256(text).hexdigest()
@@ -126,6 +132,7 @@ class GrammarCache:
         strict: bool = True,
         whitespace: str = "adaptive",
         key_order: str = "schema",
+        formats: str = "assert",
         source: str | None = None,
     ) -> CacheResult:
         """The grammar of a schema, compiled if it is not there.
@@ -139,6 +146,7 @@ class GrammarCache:
             "strict": strict,
             "whitespace": whitespace,
             "key_order": key_order,
+            "formats": formats,
             "source": source,
         }
         return self._get(

@@ -32,6 +32,7 @@ from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
 from grammar.schema.compile import KEY_ORDERS, Budget, SchemaCompiler
 from grammar.schema.document import Document
+from grammar.schema.keywords import FORMAT_MODES
 from grammar.style import COMPACT, WHITESPACE_MODES, Style
 from grammar.turn_parts import (
     TRIMMED,
@@ -190,11 +191,12 @@ class _Maker:
             raise SchemaBudgetError(
                 f"{size} bytes; at most {self._budget.schema_bytes} are compiled"
             )
+        formats = value.formats if isinstance(value, JsonValue) else "assert"
         workspace = self._workspace
         writer = DialectWriter(workspace, value.barred, value.dialect, self._marks)
         with _shown(value):
             compiler = SchemaCompiler(
-                Document(schema),
+                Document(schema, FORMAT_MODES[formats]),
                 workspace,
                 self._budget,
                 KEY_ORDERS[key_order],

@@ -116,7 +116,7 @@ class JsonValue:
         origins: what the parts of the schema are: of the longest JSON pointer that fits, what
             messages and reports say for it, and whether a keyword that can't be enforced below it
             is an error.
-        key_order, source: as of ``compile_json_schema``.
+        key_order, formats, source: as of ``compile_json_schema``.
         dialect: how it is written beyond JSON.
     """
 
@@ -124,6 +124,7 @@ class JsonValue:
     barred: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = (("", "", True),)
     key_order: str = "schema"
+    formats: str = "assert"
     source: str | None = None
     dialect: Dialect = JSON
 

@@ -37,6 +37,7 @@ ENV_SHORT: Mapping[str, tuple[str, str]] = {
     "GABARITO_THREADS": ("engine", "n_threads"),
     "GABARITO_WHITESPACE": ("grammar", "whitespace"),
     "GABARITO_KEY_ORDER": ("grammar", "key_order"),
+    "GABARITO_FORMATS": ("grammar", "formats"),
 }
 
 #: `GABARITO_*` variables that are not settings: where the settings are, the test suite's own, and
@@ -119,10 +120,12 @@ class EngineSettings(_Section):
 
 
 class GrammarSettings(_Section):
-    """How answers are constrained: white space, order of keys, memory and work, whose rules."""
+    """How answers are constrained: white space, order of keys, what formats are, memory and work,
+    whose rules."""
 
     whitespace: Literal["fixed", "compact", "pretty", "adaptive", "flexible"] = "adaptive"
     key_order: Literal["schema", "free"] = "schema"
+    formats: Literal["assert", "annotate"] = "assert"
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
     budget: int | None = Field(default=None, ge=1)
     profile: Literal["none", "openai"] = "none"

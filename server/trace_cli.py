@@ -161,6 +161,7 @@ def _compile(schema: object, engine: LocalEngine, settings: Settings) -> Grammar
             engine.vocabulary,
             whitespace=settings.grammar.whitespace,
             key_order=settings.grammar.key_order,
+            formats=settings.grammar.formats,
         )
     except SchemaError as error:
         raise _failure(error, 2) from error

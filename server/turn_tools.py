@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from grammar.schema.dialect import is_known
 from grammar.turn_parts import JsonValue, Origin
 from parsing.inverse import Call, Member
 from parsing.shapes import Mark, needed
@@ -120,8 +121,9 @@ def never_a_call(value: JsonValue, mark: Mark) -> JsonValue:
     origins = tuple((f"/$defs/content{at}", shown, strict) for at, shown, strict in value.origins)
     both = {"type": "object", "required": keys}
     whole = {"$defs": {"content": schema}, "allOf": [{"$ref": "#/$defs/content"}, {"not": both}]}
-    if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
-        whole = {"$schema": schema["$schema"], **whole}
+    dialect = schema.get("$schema") if isinstance(schema, Mapping) else None
+    if isinstance(dialect, str) and is_known(dialect):
+        whole = {"$schema": dialect, **whole}
     return replace(value, schema=whole, origins=origins)
 
 
@@ -158,4 +160,6 @@ def _draft(schema: dict[str, Any], tools: Sequence[Tool]) -> dict[str, Any]:
     """With the dialect that all tools name, if they do."""
     named = {tool.parameters.get("$schema") for tool in tools}
     draft = next(iter(named), None) if len(named) == 1 else None
-    return {"$schema": draft, **schema} if isinstance(draft, str) else schema
+    if isinstance(draft, str) and is_known(draft):  # else the tool's own place is what is reported
+        return {"$schema": draft, **schema}
+    return schema

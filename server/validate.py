@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from grammar.schema.keywords import FORMAT_MODES
 from server.pointers import value_at
 from server.violations import Violation, is_undecided, list_violations
 
@@ -47,7 +48,7 @@ _BACKTRACKS = 10_000
 _MAX_DEPTH = 500
 
 #: Keywords of the grammar's reports that a validator takes for annotations.
-_ANNOTATIONS = frozenset({"contentEncoding"})
+_ANNOTATIONS = frozenset({"contentEncoding", "$schema"})
 
 #: Keywords whose values are data and no schemas.
 _DATA = frozenset({"const", "enum", "default", "examples", "example"})
@@ -88,9 +89,15 @@ class Validation:
 class AnswerValidator:
     """A full validator of one schema. Safe to use from several threads."""
 
-    def __init__(self, schema: Schema) -> None:
-        """Never raises: where no validator can be made of the schema, `problem` says why."""
+    def __init__(self, schema: Schema, *, formats: str = "assert") -> None:
+        """Never raises: where no validator can be made of the schema, `problem` says why.
+
+        Args:
+            formats: `assert` or `annotate`, as of `grammar.compile_json_schema`.
+        """
         self._schema = _with_nullable(schema)
+        if formats == "annotate":
+            self._schema = _without(FORMAT_MODES[formats], self._schema)
         self._validator: jsonschema_rs.Validator | None = None
         self._integers_are_written_so = False
         self._gives_up = False
@@ -242,6 +249,19 @@ def _depth(text: str) -> int:
         elif character in "]}":
             depth -= 1
     return deepest
+
+
+def _without(keywords: frozenset[str], schema: Any) -> Any:
+    """The schema without keywords whose values are texts."""
+    if isinstance(schema, list):
+        return [_without(keywords, part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: part if name in _DATA else _without(keywords, part)
+        for name, part in schema.items()
+        if not (name in keywords and isinstance(part, str))
+    }
 
 
 def _with_nullable(schema: Any) -> Any:

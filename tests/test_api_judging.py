@@ -253,7 +253,7 @@ async def test_the_same_schema_has_one_validator(monkeypatch: pytest.MonkeyPatch
     original = __import__("server.api.structured", fromlist=["x"]).AnswerValidator
     monkeypatch.setattr(
         "server.api.structured.AnswerValidator",
-        lambda schema: made.append(schema) or original(schema),
+        lambda schema, **options: made.append(schema) or original(schema, **options),
     )
     async with client_of(app_with(ScriptedEngine(saying(RIGHT)))) as client:
         for _ in range(3):

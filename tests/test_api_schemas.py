@@ -148,6 +148,16 @@ async def test_a_wrong_hash_is_an_error_that_names_it(client: httpx.AsyncClient)
             "response_format.json_schema.strict",
             "invalid_value",
         ),
+        (
+            {"hash": made["hash"], "formats": "annotate"},
+            "response_format.json_schema.formats",
+            "invalid_value",
+        ),
+        (
+            {"hash": made["hash"], "key_order": "free"},
+            "response_format.json_schema.key_order",
+            "invalid_value",
+        ),
     ):
         named = {"type": "json_schema", "json_schema": {"name": "p", **spec}}
         response = await ask(client, response_format=named)

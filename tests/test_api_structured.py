@@ -138,6 +138,54 @@ async def test_the_server_can_be_set_to_free_key_order() -> None:
         engine.close()
 
 
+MAIL = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "format": "email"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+async def test_formats_can_be_annotations(client: httpx.AsyncClient) -> None:
+    asked = schema_format(MAIL)
+    asked["json_schema"]["formats"] = "annotate"
+    answer = await ask(client, response_format=asked, max_tokens=60)
+    assert json.loads(answer["choices"][0]["message"]["content"]) == {"name": "Ada", "age": 41}
+    told = answer["gabarito"]
+    assert told["validation"] == {"complete": True, "valid": True}, "read in the same way"
+    assert told["schema"]["keywords"] == [
+        "additionalProperties",
+        "properties",
+        "required",
+        "type",
+    ]
+    note = "format at /properties/name asserts nothing, since formats are annotations here"
+    assert told["schema"]["notes"] == [note]
+    asked["json_schema"]["formats"] = "assert"
+    answer = await ask(client, response_format=asked, max_tokens=90)
+    assert "format" in answer["gabarito"]["schema"]["keywords"]
+    assert '"Ada"' not in answer["choices"][0]["message"]["content"]
+    asked["json_schema"]["formats"] = "ignore"
+    response = await client.post("/v1/chat/completions", json=chat(response_format=asked))
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "response_format.json_schema.formats"
+
+
+async def test_the_server_can_be_set_to_formats_as_annotations() -> None:
+    engine = LocalEngine(ToyModel.from_spec(SPEC))
+    grammar = {"formats": "annotate"}
+    try:
+        app = create_app(
+            Settings.model_validate({**settings().model_dump(), "grammar": grammar}), engine=engine
+        )
+        async with client_of(app) as client:
+            answer = await ask(client, response_format=schema_format(MAIL), max_tokens=60)
+            content = answer["choices"][0]["message"]["content"]
+            assert json.loads(content) == {"name": "Ada", "age": 41}
+    finally:
+        engine.close()
+
+
 async def test_a_stream_of_a_structured_answer(client: httpx.AsyncClient) -> None:
     response = await client.post(
         "/v1/chat/completions",

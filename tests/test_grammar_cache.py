@@ -40,9 +40,10 @@ def test_the_key_names_everything_that_matters() -> None:
         key(strict=False),
         key(whitespace="compact"),
         key(key_order="free"),
+        key(formats="annotate"),
         key(vocabulary=other),
     }
-    assert len(keys) == 6
+    assert len(keys) == 7
     assert key(dict(SCHEMA)) in keys
 
 

@@ -87,6 +87,7 @@ def test_the_long_variable_wins_over_the_short_one(tmp_path: Path) -> None:
 def test_short_variables_reach_their_setting(name: str, tmp_path: Path) -> None:
     section, key = ENV_SHORT[name]
     texts = {"host": "::1", "log_level": "debug", "whitespace": "compact", "key_order": "free"}
+    texts["formats"] = "annotate"
     text = texts.get(key, "123")
     settings = load_settings(write(tmp_path, ""), env={name: text})
     assert str(getattr(getattr(settings, section), key)) == text

@@ -79,6 +79,7 @@ def compile_json_schema(
     strict: bool = True,
     whitespace: str = "adaptive",
     key_order: str = "schema",
+    formats: str = "assert",
     source: str | None = None,
     budget: Budget | None = None,
 ) -> Grammar:
@@ -92,20 +93,24 @@ def compile_json_schema(
         whitespace: one of ``fixed``, ``compact``, ``pretty``, ``adaptive``, ``flexible``.
         key_order: ``schema``: declared properties in the schema's order, undeclared ones last;
             ``free``: all in any order.
+        formats: ``assert``: strings are of the ``format`` and ``contentEncoding`` that are asked
+            for; ``annotate``: these assert nothing, and the report says so.
         source: the text that ``x-extract`` extracts from; None: there is none.
         budget: what the compilation may cost; None for the default.
 
     Raises:
         SchemaError: the schema is not valid; or, as one of its subclasses, it is unsupported,
             unsatisfiable, or too costly.
-        ValueError: an unknown white-space mode or key order.
+        ValueError: an unknown white-space mode, key order or reading of formats.
     """
     if whitespace not in WHITESPACE_MODES:
         raise ValueError(f"whitespace must be one of {', '.join(WHITESPACE_MODES)}")
     if key_order not in KEY_ORDERS:
         raise ValueError(f"key_order must be one of {', '.join(KEY_ORDERS)}")
+    if formats not in kw.FORMAT_MODES:
+        raise ValueError(f"formats must be one of {', '.join(kw.FORMAT_MODES)}")
     limit = budget if budget is not None else Budget()
-    document = Document(schema)
+    document = Document(schema, kw.FORMAT_MODES[formats])
     try:
         size = len(json.dumps(schema, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -172,6 +177,10 @@ class SchemaCompiler:
             document, languages, self._report, flattener.conjunction, flattener.complement
         )
 
+        for dialect, pointer in document.unknown_dialects:
+            reason = f"{dialect:.80} is a meta-schema that is not known; read as draft 2020-12"
+            self._report(Issue("$schema", pointer, reason))
+
     def _report(self, issue: Issue) -> None:
         shown = self.document.origin(issue.pointer)
         self.issues.setdefault(Issue(issue.keyword, shown, issue.reason))
@@ -232,7 +241,7 @@ class SchemaCompiler:
         self._visited.add(pointer)
         number = self._leaves.get(said)
         if number is None:
-            key = ("leaf", said, self.document.float_integers)
+            key = ("leaf", said, self.document.float_integers, self.document.asserts_content)
             kept = self.workspace.leaves
             specs = kept.get(key)
             quiet = True
@@ -427,8 +436,11 @@ class SchemaCompiler:
         unenforced = tuple(self.issues)
         left_out = {(issue.keyword, issue.pointer) for issue in unenforced}
         for keyword, pointer in self.document.ignored:
-            draft = self.document.draft
-            self._note(f"{keyword} at {pointer or '(root)'} is no keyword of {draft}: ignored")
+            if keyword in self.document.annotations:
+                why = "asserts nothing, since formats are annotations here"
+            else:
+                why = f"is no keyword of {self.document.draft}: ignored"
+            self._note(f"{keyword} at {pointer or '(root)'} {why}")
         for pointer in sorted(self._visited):
             if self.document.is_written(pointer):
                 continue

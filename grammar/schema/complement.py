@@ -44,6 +44,8 @@ def complements(document: Document, schema: Schema, pointer: str) -> Iterator[Sc
         if any(isinstance(value, (list, dict)) for value in listed):
             raise NoComplementError("arrays and objects are not told apart from a constant")
         yield {NONE: list(listed)}
+    if document.asserts_content and "contentMediaType" in schema:
+        raise NoComplementError("contentMediaType has no complement here")
     yield from _strings(schema, pointer)
     yield from _numbers(schema, pointer)
     yield from _arrays(document, schema, pointer)

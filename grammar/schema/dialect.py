@@ -1,12 +1,13 @@
-"""What a schema's own draft does not know: keywords that came later, where ``$schema`` names one.
+"""Which draft a schema says it is of, and so which keywords it knows.
 
-A keyword that a dialect does not define asserts nothing (2020-12: Core 4.3.1; draft-04: Core 5.1;
-draft-07: Core 6.4), so ``if`` in a schema that says it is draft-04 is ignored, as validators do.
-Schemas that name no draft may use every keyword.
+Where `$schema` is absent the newest draft is meant. Where it names a meta-schema that nobody here
+knows, the schema is read as of the newest draft, but what its keywords mean can't be known (Core
+8.1.2: a vocabulary may be missing, or be there that must be understood): that is an issue.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
@@ -20,13 +21,24 @@ SINCE = {
 }  # fmt: skip
 """The draft that each keyword came with, as far as that is later than draft-04."""
 
+_KNOWN = re.compile(
+    r"(?:(?:https?:)?//)?(?:www\.)?(?:json-schema\.org/.*|spec\.openapis\.org/oas/3\.\d.*)|"
+)
+"""The drafts themselves in all spellings, those of their parts, and OpenAPI's dialects, which add
+keywords that assert nothing (OpenAPI 3.1, section 4.8.24.1). An empty text names none."""
+
 
 def draft_of(root: Any) -> str | None:
     """The draft that ``$schema`` names, None where it names none of ours."""
     dialect = root.get("$schema") if isinstance(root, dict) else None
-    if not isinstance(dialect, str):
+    if not isinstance(dialect, str) or not is_known(dialect):
         return None
     return next((draft for draft in DRAFTS if draft in dialect), None)
+
+
+def is_known(dialect: str) -> bool:
+    """Whether the keywords of schemas that name this meta-schema are known."""
+    return _KNOWN.fullmatch(dialect) is not None
 
 
 def later_keywords(root: Any) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from grammar.errors import SchemaBudgetError, SchemaError
-from grammar.schema.dialect import draft_of, later_keywords
+from grammar.schema.dialect import draft_of, is_known, later_keywords
 
 # Keywords of the schemas that this compiler writes for itself (``Document.add``).
 AT = "\0at"  # the pointer of a subschema that must hold
@@ -62,6 +62,10 @@ def _go_on() -> None:
 class Document:
     """A JSON Schema document, and where its ids and anchors are.
 
+    Args:
+        root: the schema.
+        annotations: keywords that assert nothing here, whatever the draft says.
+
     Schemas that the compiler writes (complements, say) live beside it, at pointers that begin with
     ``!`` and a number; inside them ``AT`` and ``NOT`` lead back to subschemas of the document.
 
@@ -70,13 +74,14 @@ class Document:
         SchemaBudgetError: it is nested too deeply, or has too many nodes.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, annotations: frozenset[str] = frozenset()) -> None:
         if not isinstance(root, (dict, bool)):
             raise SchemaError("a schema is an object or a boolean", pointer="")
         self.root = root
         dialect = root.get("$schema", "") if isinstance(root, dict) else ""
         if not isinstance(dialect, str):
             raise SchemaError("must be a string", keyword="$schema")
+        dialect = draft_of(root) or ""
         #: From draft-06 on a number without a fraction is an integer, however it is written.
         self.float_integers = not any(draft in dialect for draft in ("draft-03", "draft-04"))
         #: Up to draft-07 the neighbours of ``$ref`` are ignored.
@@ -94,10 +99,16 @@ class Document:
         self.tracks_evaluation = False
         self._by_uri: dict[str, str] = {}
         self._bases: dict[str, str] = {}
-        self._later = later_keywords(root)
-        #: Keywords that the schema's own draft does not know, and so ignores: (keyword, pointer).
+        #: Keywords that are annotations here.
+        self.annotations = annotations
+        self._dropped = later_keywords(root) | annotations
+        #: Those, and keywords that the schema's own draft does not know: (keyword, pointer).
         self.ignored: list[tuple[str, str]] = []
         self.draft = draft_of(root)
+        #: Whether media types of strings are assertions.
+        self.asserts_content = self.draft == "draft-07"
+        #: Schemas that name a meta-schema of which nothing is known: (its name, pointer).
+        self.unknown_dialects: list[tuple[str, str]] = []
         self._index()
 
     def _index(self) -> None:
@@ -109,9 +120,8 @@ class Document:
         count, values = 1, self._values
         while pending:
             value, pointer, base, depth, role = pending.pop()
-            if role == "schema" and isinstance(value, dict) and value.keys() & self._later:
-                self.ignored += [(k, pointer) for k in value if k in self._later]
-                value = {k: v for k, v in value.items() if k not in self._later}
+            if role == "schema" and isinstance(value, dict) and value.keys() & self._dropped:
+                value = self._without_dropped(value, pointer)
             values[pointer] = value
             if depth > MAX_DEPTH:
                 raise SchemaBudgetError(f"nested more than {MAX_DEPTH} levels", pointer=pointer)
@@ -139,11 +149,35 @@ class Document:
                     if isinstance(child, _CONTAINERS):
                         pending.append((child, within + str(i), base, depth, inner))
 
+    def _without_dropped(self, schema: dict[str, Any], pointer: str) -> dict[str, Any]:
+        self.ignored += [(k, pointer) for k in schema if k in self._dropped]
+        return {k: v for k, v in schema.items() if k not in self._dropped}
+
+    def _drop_below(self, start: str) -> None:
+        """A reference makes a schema of what stands below no keyword: there, too, keywords go."""
+        pending = [(start, "schema")]
+        while pending:
+            pointer, role = pending.pop()
+            value = self.get(pointer)
+            if role == "schema" and isinstance(value, dict) and pointer not in self._bases:
+                value = self._values[pointer] = self._without_dropped(value, pointer)
+                self._bases[pointer] = next(
+                    self._bases[p] for p in _ancestors(pointer) if p in self._bases
+                )
+                pending += [(join(pointer, k), _ROLES[k]) for k in value if k in _ROLES]
+            elif role == "schemas" and isinstance(value, dict):
+                pending += [(join(pointer, k), "schema") for k in value]
+            elif isinstance(value, list):
+                pending += [(join(pointer, i), "schema") for i in range(len(value))]
+
     def _note_names(self, schema: dict[str, Any], pointer: str, base: str) -> str:
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             self.tracks_evaluation = True
         for keyword in INTERNAL & schema.keys():
             raise SchemaError("is no keyword", pointer=pointer, keyword=repr(keyword))
+        dialect = schema.get("$schema")
+        if isinstance(dialect, str) and not is_known(dialect):
+            self.unknown_dialects.append((dialect, pointer))
         identity = schema.get("$id", schema.get("id") if self.ref_alone else None)
         if isinstance(identity, str) and not ("$ref" in schema and self.ref_alone):
             uri, fragment = urldefrag(urljoin(base, identity))
@@ -236,6 +270,8 @@ class Document:
             found, _ = self._look_up(target)
             if not found:
                 raise fault(f"{reference!r} leads nowhere in this schema")
+            if self._dropped and target not in self._bases:
+                self._drop_below(target)
             return target
         anchored = self._by_uri.get(f"{uri}#{unquote(fragment)}")
         if anchored is None:

@@ -54,6 +54,13 @@ BY_TYPE: Mapping[str, frozenset[str]] = {
 """Enforced while generating, exactly or under a stated bound, for instances of that type; where one
 can't be, that is reported where it is met."""
 
+FORMAT_MODES: Mapping[str, frozenset[str]] = {
+    "assert": frozenset(),
+    "annotate": frozenset({"format", "contentEncoding", "contentMediaType"}),
+}
+"""What ``formats`` may be: the keywords that then are annotations, as they are for whoever reads
+drafts since 2019-09 without the format-assertion vocabulary (Validation 7.2.1 and 8.2)."""
+
 FORMATS = frozenset(
     {
         "date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname",

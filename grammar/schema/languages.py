@@ -7,6 +7,7 @@ same automaton, and every mask that was ever computed of it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -34,6 +35,9 @@ EXACT_INTEGER = "-?[0-9]{1,15}"
 BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 """RFC 4648, section 4, with padding and without line breaks."""
 
+_JSON_TYPE = re.compile(r"(?i)^[a-z]+/(?:[\w.-]+\+)?json\b")
+"""Media types of JSON (RFC 8259, and RFC 6839 for the suffix), with parameters or without."""
+
 
 class Languages:
     """Languages over one workspace; the caller holds its lock, and says where the schema stood if
@@ -57,6 +61,7 @@ class Languages:
         self.builder = workspace.builder
         self._kept = workspace.languages
         self._schema = document.schema
+        self._asserts_content = document.asserts_content
         self._float_integers = document.float_integers
         self._report = report
         self._note = note
@@ -103,12 +108,20 @@ class Languages:
         if name is not None:
             language = self._format(name, pointer)
             result += [] if language is None else [language]
+        self._report_content(schema, pointer)
         encoding = kw.string(schema, "contentEncoding", pointer)
         if encoding is not None and encoding.lower() == "base64":
             result.append(self._keep("base64", lambda: parse_full(self.builder, BASE64)))
         elif encoding is not None:
             self._note(f"contentEncoding {encoding!r} is an annotation: ignored")
         return result
+
+    def _report_content(self, schema: Mapping[str, Any], pointer: str) -> None:
+        """Draft 7 lets a media type be an assertion (Validation 8); others have an annotation."""
+        media = kw.string(schema, "contentMediaType", pointer)
+        if media is not None and self._asserts_content and _JSON_TYPE.search(media):
+            reason = f"that a string holds {media!r:.60} is not enforced"
+            self._report(Issue("contentMediaType", pointer, reason))
 
     def _no_format(self, name: str) -> Rx:
         """What is certainly not of a format."""

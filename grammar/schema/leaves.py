@@ -12,7 +12,9 @@ from grammar.schema import keywords as kw
 
 SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 _ASSERTIONS = (
-    frozenset({"type", "enum", "const"}) | kw.BY_TYPE["string"] | kw.BY_TYPE["number"]
+    frozenset({"type", "enum", "const", "contentMediaType"})
+    | kw.BY_TYPE["string"]
+    | kw.BY_TYPE["number"]
 ) - {"x-extract"}  # which means something else for each source
 
 

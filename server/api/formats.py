@@ -57,6 +57,11 @@ class JsonSchema(RequestModel):
         description="An extension. `schema`: declared properties in the schema's order, undeclared "
         "ones last; `free`: keys in any order. Absent or null: as the server is set.",
     )
+    formats: Literal["assert", "annotate"] | None = Field(
+        default=None,
+        description="An extension. `assert`: strings are of the `format` and `contentEncoding` that"
+        " the schema names; `annotate`: they assert nothing. Absent or null: as the server is set.",
+    )
     hash: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{64}$",

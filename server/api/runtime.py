@@ -189,7 +189,11 @@ def serve_engine(
         templates=answer_templates_for(chat_template, settings),
         tool_prompt=ToolPrompt.of_file(settings.config_file(TOOL_PROMPT)),
         formats=FormatCompiler(
-            cache, engine.vocabulary, settings.grammar.whitespace, settings.grammar.key_order
+            cache,
+            engine.vocabulary,
+            settings.grammar.whitespace,
+            settings.grammar.key_order,
+            settings.grammar.formats,
         ),
         dialects=dialects,
         settings=settings,

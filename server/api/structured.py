@@ -125,11 +125,13 @@ class FormatCompiler:
         vocabulary: Vocabulary,
         whitespace: str,
         key_order: str = "schema",
+        formats: str = "assert",
     ) -> None:
         self._cache = cache
         self._vocabulary = vocabulary
         self._whitespace = whitespace
         self._key_order = key_order
+        self._formats = formats
         self._limiter: anyio.CapacityLimiter | None = None
         self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
         self._bounds: WeakKeyDictionary[Grammar, Bound] = WeakKeyDictionary()
@@ -279,6 +281,15 @@ class FormatCompiler:
                 param=f"{wanted.field}.json_schema.strict",
                 code="invalid_value",
             )
+        for name, set_to in (("key_order", self._key_order), ("formats", self._formats)):
+            wish, was = getattr(spec, name), getattr(kept.json_schema, name) or set_to
+            if wish is not None and wish != was:
+                raise ApiError(
+                    400,
+                    f"The schema of this hash was compiled with {name} {was!r}; leave it out.",
+                    param=f"{wanted.field}.json_schema.{name}",
+                    code="invalid_value",
+                )
         assert spec.hash is not None
         self._kept.move_to_end(spec.hash)
         schema = kept.json_schema.model_copy(
@@ -336,14 +347,20 @@ class FormatCompiler:
 
     def _make(self, asked: AnyFormat, source: str | None) -> tuple[CacheResult, Bound | None]:
         result, schema = self._get(asked, source), _schema_of(asked)
-        return result, None if schema is None else self._bound(result.grammar, schema)
+        if schema is None:
+            return result, None
+        return result, self._bound(result.grammar, schema, self._formats_of(asked))
 
-    def _bound(self, grammar: Grammar, schema: dict[str, Any]) -> Bound:
+    def _formats_of(self, asked: AnyFormat) -> str:
+        own = asked.json_schema.formats if isinstance(asked, JsonSchemaFormat) else None
+        return own or self._formats
+
+    def _bound(self, grammar: Grammar, schema: dict[str, Any], formats: str) -> Bound:
         """One for a grammar, as long as it lives: the same schema has the same."""
         with self._lock:
             found = self._bounds.get(grammar)
         if found is None:
-            validator = AnswerValidator(schema)
+            validator = AnswerValidator(schema, formats=formats)
             says_ground = f'"{KEYWORD}"' in json.dumps(schema)
             found = Bound(schema, _report(grammar, validator), validator, says_ground)
             with self._lock:
@@ -373,6 +390,7 @@ class FormatCompiler:
             strict=strict,
             whitespace=self._whitespace,
             key_order=key_order,
+            formats=self._formats_of(asked),
             source=source,
         )
 
@@ -392,7 +410,13 @@ class FormatCompiler:
             case _:
                 schema, strict, order = _ANY_OBJECT, True, self._key_order
         source = source if extracts(schema) else None
-        return JsonValue(schema, origins=(("", "", strict),), key_order=order, source=source)
+        return JsonValue(
+            schema,
+            origins=(("", "", strict),),
+            key_order=order,
+            formats=self._formats_of(asked),
+            source=source,
+        )
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._limiter is None:  # belongs to the event loop, so it is made inside it
