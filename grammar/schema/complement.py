@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from grammar.formats import NEGATABLE
 from grammar.schema import keywords as kw
 from grammar.schema.document import (
     AT,
     FRACTION,
     NONE,
     NOT,
+    NOT_ENCODING,
     NOT_FORMAT,
     NOT_MULTIPLE,
     NOT_PATTERN,
@@ -72,12 +72,11 @@ def _strings(schema: Schema, pointer: str) -> Iterator[Schema]:
     if "pattern" in schema:
         yield {"type": "string", NOT_PATTERN: schema["pattern"]}
     name = kw.string(schema, "format", pointer)
-    if name in NEGATABLE:
+    if name in kw.FORMATS:
         yield {"type": "string", NOT_FORMAT: name}
-    elif name in kw.FORMATS:
-        raise NoComplementError(f"what is certainly no {name} can't be said")
-    if schema.get("contentEncoding") is not None:
-        raise NoComplementError("contentEncoding has no complement here")
+    encoding = kw.string(schema, "contentEncoding", pointer)
+    if encoding is not None and encoding.lower() == "base64":
+        yield {"type": "string", NOT_ENCODING: encoding}
     if "x-extract" in schema:
         raise NoComplementError("the texts that a source does not hold have no grammar here")
 

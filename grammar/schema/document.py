@@ -20,10 +20,13 @@ NOT = "\0not"  # the pointer of a subschema that must not hold
 NONE = "\0none"  # values that the instance must not equal
 NOT_PATTERN = "\0not-pattern"
 NOT_FORMAT = "\0not-format"
+NOT_ENCODING = "\0not-encoding"
 NOT_MULTIPLE = "\0not-multiple"
 FRACTION = "\0fraction"  # a number must not be an integer
 SOME_KEY = "\0some-key"  # some key of a class must be there, with a value; see ``objects.py``
-INTERNAL = frozenset({AT, NOT, NONE, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY})
+INTERNAL = frozenset(
+    {AT, NOT, NONE, NOT_ENCODING, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY}
+)
 
 _CONTAINERS = (dict, list)
 MAX_DEPTH = 400

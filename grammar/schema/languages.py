@@ -17,12 +17,12 @@ from grammar.content import Content
 from grammar.decide import length_part
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full, parse_search
 from grammar.errors import Issue, SchemaBudgetError
-from grammar.formats import format_language, may_be_of_format
+from grammar.formats import WHOLE, format_language, may_be_of_format
 from grammar.numbers import integer_language, multiple_of_number, number_language
 from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others
-from grammar.schema.document import NONE, NOT_FORMAT, NOT_PATTERN, Document
+from grammar.schema.document import NONE, NOT_ENCODING, NOT_FORMAT, NOT_PATTERN, Document
 from grammar.schema.extraction import Extractions
 from grammar.schema.flatten import Conjunction
 from grammar.workspace import Workspace
@@ -101,6 +101,8 @@ class Languages:
             result += [] if language is None else [self.builder.complement(language)]
         if NOT_FORMAT in schema:
             result.append(self._no_format(schema[NOT_FORMAT]))
+        if NOT_ENCODING in schema:
+            result.append(self.builder.complement(self._base64()))
         words = [value for value in schema.get(NONE, ()) if isinstance(value, str)]
         if words:
             result.append(self.builder.complement(self.builder.literals(sorted(set(words)))))
@@ -111,7 +113,7 @@ class Languages:
         self._report_content(schema, pointer)
         encoding = kw.string(schema, "contentEncoding", pointer)
         if encoding is not None and encoding.lower() == "base64":
-            result.append(self._keep("base64", lambda: parse_full(self.builder, BASE64)))
+            result.append(self._base64())
         elif encoding is not None:
             self._note(f"contentEncoding {encoding!r} is an annotation: ignored")
         return result
@@ -123,16 +125,17 @@ class Languages:
             reason = f"that a string holds {media!r:.60} is not enforced"
             self._report(Issue("contentMediaType", pointer, reason))
 
+    def _base64(self) -> Rx:
+        return self._keep("base64", lambda: parse_full(self.builder, BASE64))
+
     def _no_format(self, name: str) -> Rx:
         """What is certainly not of a format."""
-
-        def make() -> Rx:
-            outside = may_be_of_format(self.builder, name)
-            assert outside is not None, "a complement of another format was not asked for"
-            return self.builder.complement(outside)
-
-        self._note(f"strings that must not be of format {name} don't resemble one")
-        return self._keep(("no format", name), make)
+        if name not in WHOLE:
+            self._note(f"strings that must not be of format {name} don't resemble one")
+        return self._keep(
+            ("no format", name),
+            lambda: self.builder.complement(may_be_of_format(self.builder, name)),
+        )
 
     def _format(self, name: str, pointer: str) -> Rx | None:
         early = not self._float_integers  # drafts up to 4
