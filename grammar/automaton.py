@@ -186,6 +186,24 @@ class Automaton:
             row[byte] = found
         return found
 
+    def advance(self, state: int, text: bytes, at: int) -> tuple[int, int]:
+        """From ``state`` on along ``text[at:]``, which is not empty, up to where the terminal may
+        end: (the state there or at the end of the text, bytes of the text up to there), or
+        ``DEAD`` and anything."""
+        rows, labels = self.rows, self.labels
+        count = len(text)
+        while at < count:
+            after = rows[state].get(text[at])
+            if after is None:
+                after = self.step(state, text[at])
+            if after == DEAD:
+                return DEAD, at
+            at += 1
+            if labels[after] != NOT_ACCEPTING:
+                return after, at
+            state = after
+        return state, at
+
     def live(self, state: int) -> tuple[int, ...]:
         """The bytes that may follow, ascending."""
         found = self._live.get(state)

@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.masks import FewTokens, Mask, without_tokens
+from grammar.masks import Mask, TokenSet, set_bits
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.states import Behind, State
 from grammar.style import Style
 from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
-from grammar.walk import FEW, Walk, combine, walk
+from grammar.walk import FEW, Walk, walk
 from grammar.workspace import Workspace
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
@@ -112,7 +112,7 @@ class Machine:
             state.edges.clear()
             state.bytes.clear()
             if state is not start:
-                state.mask = None
+                state.tokens = None
         self._states.clear()
         self._after.clear()
         self.context.stacks.clear()
@@ -167,31 +167,46 @@ class Machine:
 
     def run(self, state: State, text: bytes) -> State | None:
         """The state after some bytes, or None. The states between are not kept."""
+        if self._merges:
+            return self._run_together(state, text)
+        count = len(text)
+        out: list[Leaf] = []
+        accepts = False
+        met: set[tuple[Stack, Outcome, int]] = set()
+        pending = [(leaf, 0) for leaf in state.leaves]
+        for leaf, done in pending:  # which grows
+            automaton, at, stack = leaf
+            while done < count:
+                at, done = automaton.advance(at, text, done)
+                if at == DEAD:
+                    break
+                label = automaton.labels[at]
+                if label == NOT_ACCEPTING:
+                    continue  # it is the end
+                outcome = automaton.outcome(label)
+                key = (stack, outcome, done)
+                if key in met:
+                    continue
+                met.add(key)
+                behind = self.after(stack, outcome)
+                if done == count:
+                    out += behind.leaves
+                    accepts |= behind.accepts
+                else:
+                    pending += [(leaf, done) for leaf in behind.leaves]
+            if at != DEAD:
+                out.append(_new_leaf(Leaf, (automaton, at, stack)))
+        return self._intern(out, accepts) if out or accepts else None
+
+    def _run_together(self, state: State, text: bytes) -> State | None:
+        """The same where leaves are to be merged after every byte."""
         leaves: Sequence[Leaf] = state.leaves
         accepts = state.accepts
-        done, count = 0, len(text)
-        while done < count:
-            if len(leaves) == 1:  # while one terminal goes on, only its state changes
-                automaton, at, stack = leaves[0]
-                rows, labels = automaton.rows, automaton.labels
-                while True:
-                    after = rows[at].get(text[done])
-                    if after is None:
-                        after = automaton.step(at, text[done])
-                    if after == DEAD:
-                        return None
-                    if labels[after] != NOT_ACCEPTING:
-                        break
-                    at = after
-                    done += 1
-                    if done == count:
-                        return self._intern((_new_leaf(Leaf, (automaton, at, stack)),), False)
-                leaves = (_new_leaf(Leaf, (automaton, at, stack)),)
-            found, accepts = self._move(leaves, text[done])
+        for byte in text:
+            found, accepts = self._move(leaves, byte)
             if not found and not accepts:
                 return None
             leaves = found if len(found) < 2 else self._distinct(found)
-            done += 1
         return self._intern(leaves, accepts)
 
     def advance(self, state: State, token: int) -> State | None:
@@ -242,10 +257,16 @@ class Machine:
 
     def fill_mask(self, state: State) -> Mask:
         """Compute and keep the state's mask: uint32[ceil(V/32)], read-only."""
+        tokens = state.tokens
+        if tokens is None:
+            tokens = self._tokens_of(state)
+            state.stuck = tokens.is_empty
+            state.tokens = tokens
+        return self.context.workspace.lent.mask(tokens)
+
+    def _tokens_of(self, state: State) -> TokenSet:
+        """The tokens of the state's mask; the same object where they are made of the same."""
         vocabulary = self.vocabulary
-        workspace = self.context.workspace
-        if state.few is not None:
-            return workspace.lent.mask(state.few)
         parts: dict[Walk, None] = {}
         vague, too_many = self._gather(state, parts)
         if state.accepts:
@@ -258,36 +279,25 @@ class Machine:
             for token in vocabulary.double_key_tokens:
                 legal = self.run(state, vocabulary.tokens[token]) is not None
                 (more if legal else wrong).append(token)
-        if more:
-            parts[Walk(np.array(more, dtype=np.int32), None, ())] = None
-        private = bool(more) or any(part.private for part in parts)
-        count = sum(len(part.ids) for part in parts)
-        if count <= FEW and not any(part.mask is not None for part in parts):
-            state.stuck = count == 0
-            ids = [part.ids for part in parts]
-            all_ids = ids[0] if len(ids) == 1 else np.concatenate([NO_IDS, *ids])
-            if wrong and (out := np.isin(all_ids, wrong)).any():
-                all_ids, private = all_ids[~out], True
-                state.stuck = len(all_ids) == 0
-            made = FewTokens(all_ids)
-            if private:  # nothing that others share may keep it
-                state.few = made
-                self._mask_bytes += 4 * vocabulary.mask_words
-                return made.make(vocabulary.mask_words)
-            state.few = workspace.few_of(frozenset(parts), made)
-            return workspace.lent.mask(state.few)
-        if private:
-            mask = combine(parts, vocabulary.mask_words)
-            self._mask_bytes += mask.nbytes
-        else:  # the workspace keeps it
-            mask = workspace.mask_of(
-                frozenset(parts), lambda: combine(parts, vocabulary.mask_words)
-            )
-        if any(int(mask[token >> 5]) >> (token & 31) & 1 for token in wrong):
-            mask = without_tokens(mask, wrong)
-            self._mask_bytes += 0 if private else mask.nbytes
-        state.mask = mask
-        return mask
+        sets = self.context.workspace.sets
+        walks = frozenset(parts)
+        key = (walks, tuple(more), tuple(wrong)) if more or wrong else walks
+        found = sets.get(key)
+        if found is not None:
+            return found
+        lists = [part.ids for part in parts if len(part.ids)]
+        masks = [part.mask for part in parts if part.mask is not None]
+        if len(more) > FEW:
+            masks.append(_packed(more, vocabulary.mask_words))
+        elif more:
+            lists.append(np.array(more, dtype=np.int32))
+        listed = lists[0] if len(lists) == 1 else np.concatenate(lists) if lists else NO_IDS
+        made = TokenSet(listed, tuple(masks), tuple(wrong))
+        if len(more) > FEW or any(part.private for part in parts):
+            self._mask_bytes += made.memory_bytes() + 4 * vocabulary.mask_words * len(masks)
+        else:  # nothing that is one grammar's may be kept by what all share
+            self.context.workspace.keep(key, made)
+        return made
 
     def _gather(self, state: State, parts: dict[Walk, None]) -> tuple[bool, bool]:
         """Collect the walks that have legal tokens.
@@ -301,11 +311,12 @@ class Machine:
         while pending:
             leaves, rests = pending.pop()
             for automaton, at, stack in leaves:
-                vague |= automaton.remembers
+                if automaton.remembers:
+                    vague = True
                 found = automaton.walks.get((at, rests))
                 if found is None:
                     found = walk(automaton, at, vocabulary, rests)
-                if found.mask is not None or len(found.ids):
+                if found.stays:
                     parts[found] = None
                 for label, left in found.exits:
                     key = (stack, label, left)
@@ -422,3 +433,9 @@ class Machine:
         if state.accepts:
             parts.append("the end")
         return "expecting " + (" or ".join(parts) or "nothing")
+
+
+def _packed(ids: Sequence[int], words: int) -> Mask:
+    mask = np.zeros(words, dtype=np.uint32)
+    set_bits(mask, np.array(ids, dtype=np.int32))
+    return mask

@@ -8,9 +8,10 @@ read without a lock, what is new is made under the workspace's lock.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,15 @@ from grammar.style import Style
 from grammar.unique import UniqueMachine
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
+from grammar.walk import FEW
 from grammar.workspace import Workspace
 
 MAX_STEPS = 300_000
 """Steps of regular-language work (some microseconds each) that one mask or token may take."""
 
 MAX_OWN_STATES = 100_000
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +148,14 @@ class Matcher:
         """The vocabulary that token ids refer to."""
         return self._vocabulary
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """The workspace's lock, and fuel for one piece of work."""
+    def _working(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do one piece of work, under the workspace's lock and with fuel for it."""
         workspace = self._machine.context.workspace
         with workspace.lock:
             builder = workspace.builder
             builder.refuel(MAX_STEPS)
             try:
-                yield
+                return work(*args, **kwargs)
             except RegexBudgetError:
                 raise StepBudgetError(MAX_STEPS, self.describe()) from None
             finally:
@@ -174,10 +177,10 @@ class Matcher:
             empty = np.zeros(self._vocabulary.mask_words, dtype=np.uint32)
             empty.flags.writeable = False
             return empty
-        mask = state.mask if state.few is None else state.few.mask
+        tokens = state.tokens
+        mask = None if tokens is None else tokens.mask
         if mask is None:
-            with self._working():
-                mask = state.mask if state.mask is not None else self._machine.fill_mask(state)
+            mask = self._working(self._machine.fill_mask, state)
         if state.stuck:
             raise NoLegalContinuation(self.describe())
         return mask
@@ -187,29 +190,30 @@ class Matcher:
         if self._finished:
             return np.zeros(0, dtype=np.int32)
         self.mask()
-        few = self._path[-1].few
-        return None if few is None else few.ids
+        tokens = self._path[-1].tokens
+        if tokens is None or not tokens.is_few or len(tokens.listed) > FEW:
+            return None
+        return tokens.ids
 
     @property
     def knows_mask(self) -> bool:
         """Whether ``mask`` and ``legal_ids`` cost a look-up here."""
         state = self._path[-1]
-        return bool(self._finished) or state.mask is not None or state.few is not None
+        return bool(self._finished) or state.tokens is not None
 
     def has_choice(self) -> bool:
         """Whether several tokens are legal for sure, not all of them end tokens, told without a
         mask. False where there is one, or none, or that can't be told so."""
         if self._finished:
             return False
-        with self._working():
-            return self._machine.has_choice(self._path[-1])
+        return self._working(self._machine.has_choice, self._path[-1])
 
     def may_follow(self, among: Sequence[int]) -> bool:
         """Whether one of some bytes may come next, as far as the grammar goes."""
         if self._finished:
             return False
-        with self._working():
-            return any(True for _ in self._machine.following(self._path[-1], among))
+        state = self._path[-1]
+        return self._working(lambda: any(True for _ in self._machine.following(state, among)))
 
     def may_outgrow(self, text: bytes) -> bool:
         """Whether a legal token begins with a text, which is legal here, and is longer."""
@@ -222,16 +226,19 @@ class Matcher:
                 return False
         if self._finished or not trie.visit(node)[0]:
             return False
-        with self._working():
-            after = self._machine.run(state, text)
-            return after is not None and self._machine.goes_on(after, node)
+        return self._working(self._goes_on, state, text, node)
+
+    def _goes_on(self, state: State, text: bytes, node: int) -> bool:
+        after = self._machine.run(state, text)
+        return after is not None and self._machine.goes_on(after, node)
 
     def is_allowed(self, token: int) -> bool:
         """Whether the token is legal now; ids outside the vocabulary are not."""
-        if not 0 <= token < self._vocabulary.size or self._finished:
+        if not 0 <= token < len(self._vocabulary.tokens) or self._finished:
             return False
         state = self._path[-1]
-        mask = state.mask if state.few is None else state.few.mask
+        tokens = state.tokens
+        mask = None if tokens is None else tokens.mask
         if mask is not None:
             return bool(int(mask[token >> 5]) >> (token & 31) & 1)
         return self._next(state, token) is not None
@@ -239,8 +246,7 @@ class Matcher:
     def _next(self, state: State, token: int) -> State | None:
         if token in self._vocabulary.eos:
             return state if state.accepts else None
-        with self._working():
-            return self._machine.advance(state, token)
+        return self._working(self._machine.advance, state, token)
 
     def advance(self, token: int) -> None:
         """Take one token.
@@ -287,16 +293,17 @@ class Matcher:
         """The bytes that every legal continuation begins with; empty if there is a choice."""
         if self._finished:
             return b""
-        with self._working():
-            return self._machine.forced(self._path[-1])
+        return self._working(self._machine.forced, self._path[-1])
 
     def distance(self) -> int | None:
         """Bytes of a text that completes the answer, the shortest one known (see ``distance.py``).
 
         None where none is known, or looking for it takes too much work.
         """
-        with suppress(StepBudgetError), self._working():
-            return 0 if self._finished else self._machine.distance.size(self._hurried())
+        if self._finished:
+            return 0
+        with suppress(StepBudgetError):
+            return self._working(lambda: self._machine.distance.size(self._hurried()))
         return None
 
     def shortest_end(self) -> tuple[int, ...] | None:
@@ -304,8 +311,10 @@ class Matcher:
 
         None where no end is known, or the vocabulary can't spell it.
         """
-        with suppress(StepBudgetError), self._working():
-            return () if self._finished else self._machine.distance.tokens(self._hurried())
+        if self._finished:
+            return ()
+        with suppress(StepBudgetError):
+            return self._working(lambda: self._machine.distance.tokens(self._hurried()))
         return None
 
     def hurry(self) -> None:
@@ -326,8 +335,8 @@ class Matcher:
         """
         if self._finished or len(tokens) >= len(self._path):
             return None
-        with suppress(StepBudgetError), self._working():
-            return enclosing(self._machine, self._path[-1 - len(tokens)], tokens)
+        with suppress(StepBudgetError):
+            return self._working(enclosing, self._machine, self._path[-1 - len(tokens)], tokens)
         return None
 
     def is_inside(self, value: Value) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from grammar.masks import FewTokens, Mask
+from grammar.masks import TokenSet
 from grammar.nodes import Leaf
 
 
@@ -15,12 +15,11 @@ class State:
         "accepts",
         "bytes",
         "edges",
-        "few",
         "leaves",
         "loops",
-        "mask",
         "runs",
         "stuck",
+        "tokens",
     )
 
     def __init__(self, leaves: tuple[Leaf, ...], accepts: bool) -> None:
@@ -28,13 +27,15 @@ class State:
         self.accepts = accepts
         self.edges: dict[int, State] = {}
         self.bytes: dict[int, State | None] = {}
-        self.mask: Mask | None = None
+        self.tokens: TokenSet | None = None  # those of its mask
+        self.stuck = False  # whether there are none
         # whether every plain token leads back here
-        self.loops = len(leaves) == 1 and leaves[0].automaton.loops(leaves[0].state)
+        self.loops = len(leaves) == 1 and leaves[0][0].loops(leaves[0][1])
         # whether it stands in a text that a budget can end
-        self.runs = any(leaf[0].is_timed and leaf[0].runs(leaf[1]) for leaf in leaves)
-        self.few: FewTokens | None = None  # instead of ``mask``, where it has few tokens
-        self.stuck = False  # whether it has none
+        self.runs = False
+        for automaton, at, _ in leaves:
+            if automaton.is_timed and automaton.runs(at):
+                self.runs = True
 
 
 class Behind(NamedTuple):

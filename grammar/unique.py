@@ -28,7 +28,7 @@ from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
 from grammar.machine import EVERY_BYTE, MAX_STATES, Machine
-from grammar.masks import FewTokens, Mask, pack_bool
+from grammar.masks import Mask, TokenSet, pack_bool
 from grammar.nodes import Leaf, Node, Stack
 from grammar.reader import NAME, STRING, VALUE, Reader
 from grammar.states import State
@@ -295,24 +295,18 @@ class UniqueMachine(Machine):
         if not isinstance(state, Tracked):
             return super().fill_mask(state)
         lent = self.context.workspace.lent
-        if state.few is not None:
-            return lent.mask(state.few)
-        plain = state.plain
-        mask = plain.mask if plain.mask is not None else super().fill_mask(plain)
-        barred = self._barred(state, mask)
-        if plain.few is not None:
-            left = np.setdiff1d(plain.few.ids, np.array(barred, dtype=np.int32))
-            state.few = FewTokens(left) if barred else plain.few
-            state.stuck = len(left) == 0
-            return lent.mask(state.few)
-        if barred:
-            mask = mask.copy()
-            for token in barred:
-                mask[token >> 5] &= ~np.uint32(1 << (token & 31))
-            mask.flags.writeable = False
-            self._mask_bytes += mask.nbytes
-        state.mask = mask
-        return mask
+        if state.tokens is None:
+            plain = state.plain
+            mask = super().fill_mask(plain)
+            assert plain.tokens is not None
+            tokens = plain.tokens
+            barred = self._barred(state, mask)
+            if barred:
+                tokens = TokenSet(tokens.listed, tokens.masks, (*tokens.without, *barred))
+                self._mask_bytes += tokens.memory_bytes() + 8 * len(barred)
+            state.stuck = tokens.is_empty
+            state.tokens = tokens
+        return lent.mask(state.tokens)
 
     def _barred(self, state: Tracked, mask: Mask) -> list[int]:
         """The tokens of the grammar's mask that the items forbid."""

@@ -81,7 +81,7 @@ class UniqueDistance(Distance):
 
     def _legal(self, at: State) -> Iterable[int]:
         machine = self._owner
-        mask = machine.fill_mask(at) if at.mask is None else at.mask
+        mask = machine.fill_mask(at)
         bits = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
         texts = machine.vocabulary.tokens
         return sorted(

@@ -14,7 +14,7 @@ few may.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class Walk:
     ``exits``: (label, what remains of the tokens that leave with it).
     """
 
-    __slots__ = ("exits", "ids", "mask")
+    __slots__ = ("exits", "ids", "mask", "stays")
     #: Whether it belongs to one grammar only.
     private = False
 
@@ -76,6 +76,8 @@ class Walk:
         self.ids = ids
         self.mask = mask
         self.exits = exits
+        #: Whether any token stays.
+        self.stays = mask is not None or len(ids) > 0
 
     def memory_bytes(self) -> int:
         """An estimate, in bytes."""
@@ -296,18 +298,3 @@ class _Walker:
 
 def _tokens_below(trie: TokenTrie, nodes: npt.NDArray[np.int64]) -> int:
     return int((trie.high[nodes] - trie.low[nodes]).sum())
-
-
-def combine(parts: Iterable[Walk], words: int) -> Mask:
-    """The tokens that stay in any of some walks: uint32[words], read-only."""
-    mask = np.zeros(words, dtype=np.uint32)
-    ids = []
-    for part in parts:
-        if part.mask is not None:
-            mask |= part.mask
-        if len(part.ids):
-            ids.append(part.ids)
-    if ids:
-        set_bits(mask, ids[0] if len(ids) == 1 else np.concatenate(ids))
-    mask.flags.writeable = False
-    return mask

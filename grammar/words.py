@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from grammar.automaton import NOT_ACCEPTING, Automaton, Following
+from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton, Following
 from grammar.trie import Rests, TokenTrie
 
 
@@ -110,6 +110,46 @@ class Words(Automaton):
         if part == 1:
             return [*self.trie.children[position], *self.closing[:1]]
         return self.closing[position : position + 1]
+
+    def advance(self, state: int, text: bytes, at: int) -> tuple[int, int]:
+        # as in the base class, without making the states between
+        part, position, low, high = self._keys[state]
+        opening, closing, words = self.opening, self.closing, self.trie
+        count = len(text)
+        if part == 0:
+            stop = min(len(opening) - position, count - at)
+            if opening[position : position + stop] != text[at : at + stop]:
+                return DEAD, at
+            position += stop
+            at += stop
+            if position < len(opening):
+                return self.state((0, position, low, high)), at
+            part, position = 1, 0
+            if not closing and self._word(0, low, high) >= 0:
+                return self.state((1, 0, low, high)), at
+        if part == 1:
+            children, end = words.children, words.end
+            word = -1
+            while at < count:
+                child = children[position].get(text[at])
+                if child is None:
+                    word = end[position]
+                    if not closing or word < low or word > high or closing[0] != text[at]:
+                        return DEAD, at
+                    break
+                position = child
+                at += 1
+                if not closing and low <= end[child] <= high:
+                    break
+            if word < 0:  # if it is possible here, it was before
+                if not words.any_within(position, low, high):
+                    return DEAD, at
+                return self.state((1, position, low, high)), at
+            part, position = 2 + word, 0
+        stop = min(len(closing) - position, count - at)
+        if not stop or closing[position : position + stop] != text[at : at + stop]:
+            return DEAD, at
+        return self.state((part, position + stop, 0, 0)), at + stop
 
     def follow(self, key: tuple[int, int, int, int], trie: TokenTrie, rests: Rests) -> Following:
         part, position, low, high = key

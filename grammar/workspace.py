@@ -21,7 +21,7 @@ from grammar.automaton import Automaton, RegularAscii
 from grammar.content import Content, Excluding, Without
 from grammar.keys import KeyStrings
 from grammar.marks import MarkedText, TimedText
-from grammar.masks import FewTokens, Lent
+from grammar.masks import Lent, TokenSet
 from grammar.regular import RegexBuilder, Rx
 from grammar.strings import JsonStrings
 from grammar.style import MAX_BLANKS
@@ -31,9 +31,7 @@ from grammar.worklock import WorkLock
 
 if TYPE_CHECKING:
     from grammar.bodies import FreeBodies
-    from grammar.masks import Mask
     from grammar.vocabulary import Vocabulary
-    from grammar.walk import Walk
 
 DEFAULT_LIMIT = 192 << 20
 MANY_WORDS = 500
@@ -68,10 +66,10 @@ class Workspace:
         self._automata: dict[Hashable, Automaton] = {}
         self._tries: dict[tuple[bytes, ...], WordTrie] = {}
         self._ascii = RegularAscii()
-        self._masks: dict[frozenset[Walk], Mask] = {}
-        self._mask_bytes = 0
-        self._few: dict[frozenset[Walk], FewTokens] = {}
-        #: The masks of states with few tokens.
+        #: The tokens of masks by what they are made of; see ``keep``.
+        self.sets: dict[Hashable, TokenSet] = {}
+        self._set_bytes = 0
+        #: The bits of masks.
         self.lent = Lent(vocabulary.mask_words, MAX_LENT_BYTES)
 
     def __del__(self) -> None:
@@ -97,22 +95,12 @@ class Workspace:
         """An estimate of what the terminals of this generation hold, in bytes."""
         automata = sum(a.memory_bytes() for a in (self._ascii, *self._automata.values()))
         bodies = 0 if self.bodies is None else self.bodies.memory_bytes()
-        return automata + bodies + self._mask_bytes + self.lent.nbytes
+        return automata + bodies + self._set_bytes + self.lent.nbytes
 
-    def few_of(self, parts: frozenset[Walk], made: FewTokens) -> FewTokens:
-        """As ``mask_of``, for masks of few tokens."""
-        found = self._few.setdefault(parts, made)
-        if found is made:
-            self._mask_bytes += 400 + 8 * len(parts) + made.listed.nbytes
-        return found
-
-    def mask_of(self, parts: frozenset[Walk], make: Callable[[], Mask]) -> Mask:
-        """The mask that some walks make together; the same walks make the same object."""
-        found = self._masks.get(parts)
-        if found is None:
-            found = self._masks[parts] = make()
-            self._mask_bytes += found.nbytes + 300 + 8 * len(parts)
-        return found
+    def keep(self, key: Hashable, tokens: TokenSet) -> None:
+        """Share the tokens of a mask with all that are made of the same; in ``sets``."""
+        self.sets[key] = tokens
+        self._set_bytes += 300 + tokens.memory_bytes()
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
         """The terminal of a key (which tells its class), made if it is not there."""
