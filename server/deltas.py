@@ -134,6 +134,10 @@ class AnswerReader(Protocol):
         """What was held back, at the end of the answer."""
 
     @property
+    def is_reasoning(self) -> bool:
+        """Whether a region of reasoning is open."""
+
+    @property
     def message(self) -> AnswerMessage:
         """The whole answer; to be read after `finish()`."""
 
@@ -180,6 +184,7 @@ class RegionReader:
         self._values = ValueScanner() if values else None
         self._extra: dict[str, Any] = {}
         self._error: str | None = None
+        self._open: str | None = None
 
     def start(self) -> list[Output]:
         """The region that the prompt has opened and not closed, if any.
@@ -196,6 +201,7 @@ class RegionReader:
         if opened is None:
             return []
         self._regions -= 1
+        self._open = opened
         return list(self._opened(opened))
 
     def feed(self, text: str) -> list[Output]:
@@ -222,6 +228,11 @@ class RegionReader:
         return outputs
 
     @property
+    def is_reasoning(self) -> bool:
+        """Whether a region of reasoning is open."""
+        return self._open in REASONING_FIELDS
+
+    @property
     def message(self) -> AnswerMessage:
         """The answer, as its deltas told it."""
         return AnswerMessage(
@@ -235,6 +246,8 @@ class RegionReader:
     def _outputs(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Output]:
         for event in events:
             name = str(event["field"])
+            if event["type"] != "region_chunk":
+                self._open = name if event["type"] == "region_open" else None
             match event["type"]:
                 case "region_open":
                     yield from self._opened(name)
@@ -333,6 +346,11 @@ class StructuredReader:
         if self._values is not None:
             outputs += self._values.finish()
         return outputs
+
+    @property
+    def is_reasoning(self) -> bool:
+        """Never: all of it is content."""
+        return False
 
     @property
     def message(self) -> AnswerMessage:

@@ -38,6 +38,7 @@ async def test_an_answer_has_openais_shape() -> None:
         "completion_tokens": 2,
         "total_tokens": 9,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
     assert "gabarito" not in answer
 
@@ -119,6 +120,15 @@ async def test_what_a_request_leaves_open_the_settings_say() -> None:
     assert engine.last.max_tokens == 11
 
 
+async def test_other_spellings_of_nothing_and_of_one_penalty() -> None:
+    engine = ScriptedEngine(saying("ok"))
+    await ask(engine, top_p=0, top_k=-1, max_tokens=-1, repetition_penalty=1.2)
+    sampling = engine.last.sampling
+    assert 0 < sampling.top_p < 1e-300, "the likeliest token alone"
+    assert (sampling.top_k, sampling.repeat_penalty) == (0, 1.2)
+    assert engine.last.max_tokens is None
+
+
 @pytest.mark.parametrize(
     "limits", [{"max_tokens": 5}, {"max_tokens": 5, "max_completion_tokens": 5}]
 )
@@ -184,6 +194,8 @@ async def test_reasoning_is_kept_apart() -> None:
     message = response.json()["choices"][0]["message"]
     assert message["reasoning_content"] == "Hm."
     assert message["content"] == "Yes."
+    details = response.json()["usage"]["completion_tokens_details"]
+    assert details == {"reasoning_tokens": 4}, "the delimiters are two of them"
 
 
 async def test_template_arguments_and_reasoning_effort_reach_the_template() -> None:

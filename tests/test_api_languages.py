@@ -58,14 +58,17 @@ PATTERN = r"[a-z]{2,3}\."
 REGEX: list[dict[str, Any]] = [
     {"response_format": {"type": "regex", "pattern": PATTERN}},
     {"structured_outputs": {"regex": PATTERN}},
+    {"guided_regex": PATTERN},
 ]
 CHOICE: list[dict[str, Any]] = [
     {"response_format": {"type": "choice", "choices": ["yes", "never"]}},
     {"structured_outputs": {"choice": ["yes", "never"]}},
+    {"guided_choice": ["yes", "never"]},
 ]
 GRAMMAR: list[dict[str, Any]] = [
     {"response_format": {"type": "grammar", "grammar": ANSWERS}},
     {"structured_outputs": {"grammar": ANSWERS}},
+    {"guided_grammar": ANSWERS},
     {"grammar": ANSWERS},
 ]
 SCHEMA = {"enum": [True, 17]}
@@ -78,6 +81,9 @@ JSON: list[dict[str, Any]] = [
     },
     {"structured_outputs": {"json": SCHEMA}},
     {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+    {"guided_json": SCHEMA},
+    {"guided_json": json.dumps(SCHEMA)},
+    {"response_format": {"type": "json_object", "schema": SCHEMA}},
     {"json_schema": SCHEMA},
     {"json_schema": json.dumps(SCHEMA)},
 ]
@@ -209,6 +215,16 @@ async def test_every_character_counts_where_the_answer_is_no_json(
             "structured_outputs.json",
             "unsatisfiable_schema",
             "structured_outputs.json",
+        ),
+        ({"guided_choice": []}, "guided_choice", "invalid_value", ""),
+        ({"guided_regex": "(a"}, "guided_regex", "invalid_grammar", "line 1"),
+        ({"guided_json": "{"}, "guided_json", "invalid_value", "JSON"),
+        ({"guided_regex": "a", "grammar": 'root ::= "a"'}, "grammar", "invalid_value", "guided_"),
+        (
+            {"response_format": {"type": "json_object", "schema": {"type": "objekt"}}},
+            "response_format.schema",
+            "invalid_schema",
+            "type",
         ),
         ({"structured_outputs": {}}, "structured_outputs", "invalid_value", "none of them"),
         (

@@ -48,6 +48,7 @@ from server.api.toolchecks import CallJudge
 from server.calls import ToolCallDelta, ValueEvent
 from server.deltas import AnswerReader, ContentDelta, Output, ReasoningDelta, RegionEvent
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
+from server.thoughts import CountingReader
 
 
 @dataclass(slots=True)
@@ -55,8 +56,13 @@ class _Choice:
     """One choice on its way: its reader, and the tokens that no chunk has told of yet."""
 
     reader: AnswerReader
+    counting: CountingReader
     tokens: list[TokenRecord] = field(default_factory=list)
     end: Finished | None = None
+
+    @classmethod
+    def of(cls, reader: AnswerReader) -> _Choice:
+        return cls(reader, CountingReader(reader))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,10 @@ class _Answer:
     @property
     def usage(self) -> dict[str, Any]:
         """`usage` of all attempts."""
-        return shapes.usage(self.spent, len(self.choices))
+        thought = sum(choice.counting.reasoning_tokens for choice in self.choices)
+        if isinstance(self.running, HeldChoices):
+            thought = self.running.reasoning_tokens
+        return shapes.usage(self.spent, len(self.choices), reasoning_tokens=thought)
 
     @property
     def timings(self) -> dict[str, Any]:
@@ -211,7 +220,7 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
         request=wanted,
         envelope=shapes.Envelope("chatcmpl", kind, served.name, served.fingerprint),
         binding=binding,
-        choices=tuple(_Choice(binding.reader()) for _ in requests),
+        choices=tuple(_Choice.of(binding.reader()) for _ in requests),
         extension=extension,
         judge=judge,
         call_judge=call_judge,
@@ -230,7 +239,7 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
             choice = answer.choices[index]
             if isinstance(event, TextPiece):
                 choice.tokens += event.tokens
-                choice.reader.feed(event.text)
+                choice.counting.feed(event)
             elif isinstance(event, Finished):
                 choice.reader.finish()
                 await answer.finish(index, event)
@@ -300,7 +309,7 @@ class _ChunkWriter:
         match event:
             case TextPiece():
                 choice.tokens += event.tokens
-                return self._outputs(index, choice.reader.feed(event.text))
+                return self._outputs(index, choice.counting.feed(event))
             case AttemptEvent():
                 attempt = {"choice": index, **event.as_dict()}
                 return [sse.event(self._wrap([], attempt=attempt), name=event.name)]

@@ -17,7 +17,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+)
 from pydantic_core import PydanticCustomError
 
 MAX_STOPS = 4
@@ -104,11 +112,17 @@ Temperature = Annotated[
     float | None, Field(ge=0, le=2, description="0 is greedy. Default: the server's setting.")
 ]
 TopP = Annotated[
-    float | None, Field(gt=0, le=1, description="Nucleus sampling. Default: the server's setting.")
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="Nucleus sampling; 0 keeps the likeliest token only. Default: the server's "
+        "setting.",
+    ),
 ]
 TopK = Annotated[
     int | None,
-    Field(ge=0, lt=2**31, description="Keep the k likeliest tokens; 0 is off. An extension."),
+    Field(ge=-1, lt=2**31, description="Keep the k likeliest tokens; 0 or -1: all. An extension."),
 ]
 MinP = Annotated[
     float | None,
@@ -168,7 +182,14 @@ RawLogprobs = Annotated[
         "over the allowed ones. Needs `logprobs`. An extension."
     ),
 ]
-TokenLimit = Annotated[int | None, Field(ge=1, lt=2**31)]
+
+
+def _limit(value: object) -> object:
+    """Clients of other servers send -1 where they mean no limit of theirs."""
+    return None if value == -1 and type(value) is int else value
+
+
+TokenLimit = Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(_limit)]
 Count = Annotated[
     int | None, Field(ge=1, description="How many choices. At most 8, or one a slot if more.")
 ]

@@ -2,6 +2,7 @@
 
     response_format      OpenAI's: text, json_object, json_schema; more: regex, choice, grammar
     structured_outputs   vLLM's: json, regex, choice, grammar or json_object
+    guided_...           vLLM's, older: guided_json, guided_regex, guided_choice, guided_grammar
     json_schema          llama-server's
     grammar              llama-server's
 
@@ -14,7 +15,7 @@ Read next: `server/api/structured.py`, which compiles them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -34,6 +35,11 @@ class JsonObjectFormat(RequestModel):
     """Any JSON object. The word JSON need not appear in the messages."""
 
     type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(
+        default=None,
+        alias="schema",
+        description="llama-server's: an object of this schema, strict. An extension.",
+    )
 
 
 class JsonSchema(RequestModel):
@@ -236,6 +242,18 @@ class FormattedRequest(RequestModel):
     structured_outputs: StructuredOutputs | None = Field(
         default=None, description="vLLM's spelling of `response_format`. An extension."
     )
+    guided_json: Schema = Field(
+        default=None, description="vLLM's older spelling of `structured_outputs.json`."
+    )
+    guided_regex: str | None = Field(
+        default=None, description="vLLM's older spelling of `structured_outputs.regex`."
+    )
+    guided_choice: Annotated[list[str] | None, AfterValidator(_known_choices)] = Field(
+        default=None, description="vLLM's older spelling of `structured_outputs.choice`."
+    )
+    guided_grammar: str | None = Field(
+        default=None, description="vLLM's older spelling of `structured_outputs.grammar`: GBNF."
+    )
     json_schema: Schema = Field(
         default=None, description="llama-server's spelling of `response_format`. An extension."
     )
@@ -262,12 +280,19 @@ class FormattedRequest(RequestModel):
 
     def _wanted(self) -> list[Wanted]:
         found: list[Wanted] = []
-        if self.response_format is not None and self.response_format.type != "text":
+        if isinstance(self.response_format, JsonObjectFormat) and self.response_format.schema_:
+            schema = _strict(self.response_format.schema_)
+            found.append(Wanted(schema, "response_format.schema"))
+        elif self.response_format is not None and self.response_format.type != "text":
             part = _PARTS.get(self.response_format.type)
             field = "response_format" + (f".{part}" if part else "")
             found.append(Wanted(self.response_format, field))
         if self.structured_outputs is not None:
             found.append(self.structured_outputs.wanted("structured_outputs"))
+        for name in ("json", "regex", "choice", "grammar"):
+            if (given := getattr(self, f"guided_{name}")) is not None:
+                members = StructuredOutputs.model_validate({name: given})
+                found.append(replace(members.wanted(""), field=f"guided_{name}"))
         if self.json_schema is not None:
             found.append(Wanted(_strict(self.json_schema), "json_schema"))
         if self.grammar:  # empty is llama-server's default, and means none

@@ -58,6 +58,7 @@ class SampledRequest(FormattedRequest):
     frequency_penalty: Penalty = None
     presence_penalty: Penalty = None
     repeat_penalty: RepeatPenalty = None
+    repetition_penalty: RepeatPenalty = None
     logit_bias: LogitBias = None
     n: Count = None
     stream: bool | None = Field(default=None, description="Answer with server-sent events.")
@@ -84,6 +85,22 @@ class SampledRequest(FormattedRequest):
                 "stream_options",
             )
         return self
+
+    @model_validator(mode="after")
+    def _one_repeat_penalty(self) -> Self:
+        if self.repeat_penalty is not None and self.repetition_penalty is not None:
+            raise refuse(
+                "invalid_value",
+                "'repeat_penalty' and 'repetition_penalty' are two names of the same; give only "
+                "one of them.",
+                "repetition_penalty",
+            )
+        return self
+
+    @property
+    def repetition(self) -> float | None:
+        """The penalty on tokens already written, under whichever name it came."""
+        return self.repetition_penalty if self.repeat_penalty is None else self.repeat_penalty
 
     @model_validator(mode="after")
     def _raw_logprobs_are_logprobs(self) -> Self:

@@ -72,6 +72,13 @@ def _require_format(
     field = wanted.field.partition(".")[0]
     if field != "response_format":
         raise ApiError(400, f"Unrecognized request argument supplied: {field}")
+    if wanted.field == "response_format.schema":
+        raise ApiError(
+            400,
+            f"Unknown parameter: '{wanted.field}'.",
+            param=wanted.field,
+            code="unknown_parameter",
+        )
     asked = wanted.format
     if asked.type not in _THEIRS:
         raise ApiError(

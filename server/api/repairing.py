@@ -31,6 +31,7 @@ from server.engine.engine import Engine
 from server.engine.errors import BudgetTooSmallError, ContextOverflowError
 from server.engine.types import Finished, GenerationRequest, TextPiece
 from server.repair import Accept, Attempt, GiveUp, Reason, RepairLoop, Step, WrittenCall
+from server.thoughts import CountingReader
 
 #: Makes the prompt's tokens of the conversation with further turns behind.
 Prompter = Callable[[Sequence[Any]], Awaitable[Sequence[int]]]
@@ -108,7 +109,10 @@ class _Track:
 
 
 class HeldChoices:
-    """Reads like `Choices`, but an answer comes out only when it has been judged."""
+    """Reads like `Choices`, but an answer comes out only when it has been judged.
+
+    `reasoning_tokens` are those of all attempts so far.
+    """
 
     def __init__(
         self,
@@ -143,6 +147,7 @@ class HeldChoices:
         self._stopping = False
         self._observe = observe
         self._tracks: list[_Track] = []
+        self.reasoning_tokens = 0
         try:
             for index, request in enumerate(requests):
                 loop = None if loops is None else loops[index]
@@ -248,9 +253,11 @@ class HeldChoices:
     async def _held(self, track: _Track, pieces: Sequence[TextPiece], end: Finished) -> Held:
         reader = self._reader()
         reader.start()
+        counting = CountingReader(reader)
         for piece in pieces:
-            reader.feed(piece.text)
+            counting.feed(piece)
         reader.finish()
+        self.reasoning_tokens += counting.reasoning_tokens
         return await self._judge.judge(reader.message, end, track.request.max_tokens)
 
     def _decide(self, track: _Track, loop: RepairLoop, held: Held, end: Finished) -> Step:
@@ -314,7 +321,9 @@ class HeldChoices:
                 "reason": end.failure,
                 **({"choice": track.index} if several else {}),
                 "attempts": [attempt.as_dict() for attempt in attempts],
-                "usage": shapes.usage(self.ends, len(self._tracks)),
+                "usage": shapes.usage(
+                    self.ends, len(self._tracks), reasoning_tokens=self.reasoning_tokens
+                ),
             },
         )
 

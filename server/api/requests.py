@@ -8,6 +8,7 @@ Read next: `server/engine/types.py`, the engine's own request.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict
@@ -21,6 +22,9 @@ from server.api.models import SampledRequest
 from server.api.runtime import Served
 from server.engine.errors import BudgetTooSmallError
 from server.engine.types import SamplingParams
+
+#: Stands for a `top_p` of 0: the likeliest token reaches it.
+_LEAST = sys.float_info.min
 
 #: Most choices of one request, where the engine has no more slots than that.
 MAX_CHOICES = 8
@@ -39,13 +43,13 @@ def sampling_of(wanted: SampledRequest, served: Served) -> SamplingParams:
 
     return SamplingParams(
         temperature=chosen(wanted.temperature, defaults.temperature),
-        top_p=chosen(wanted.top_p, defaults.top_p),
-        top_k=defaults.top_k if wanted.top_k is None else wanted.top_k,
+        top_p=max(chosen(wanted.top_p, defaults.top_p), _LEAST),
+        top_k=defaults.top_k if wanted.top_k is None else max(wanted.top_k, 0),
         min_p=chosen(wanted.min_p, defaults.min_p),
         seed=wanted.seed,
         frequency_penalty=wanted.frequency_penalty or 0.0,
         presence_penalty=wanted.presence_penalty or 0.0,
-        repeat_penalty=chosen(wanted.repeat_penalty, defaults.repeat_penalty),
+        repeat_penalty=chosen(wanted.repetition, defaults.repeat_penalty),
         logit_bias=_logit_bias(wanted.logit_bias or {}, served.engine.vocabulary.size),
     )
 

@@ -152,21 +152,29 @@ def _finite(logprob: float | None) -> float:
     return logprob if logprob is not None and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB
 
 
-def usage(choices: Sequence[Sequence[Finished]], choices_per_prompt: int = 1) -> dict[str, Any]:
+def usage(
+    choices: Sequence[Sequence[Finished]],
+    choices_per_prompt: int = 1,
+    *,
+    reasoning_tokens: int | None = None,
+) -> dict[str, Any]:
     """`usage` of an answer: for each choice the ends of all attempts at it, in their order.
 
     The prompt that choices share counts once, with the first attempt at the first of them; further
-    attempts have prompts of their own.
+    attempts have prompts of their own. `reasoning_tokens`: how many of all tokens were reasoning;
+    None: there is no telling (plain completions).
     """
     prompts = [ends[0] for ends in choices[::choices_per_prompt] if ends]
     prompts += [end for ends in choices for end in ends[1:]]
     prompt_tokens = sum(end.usage.prompt_tokens for end in prompts)
     completion_tokens = sum(end.usage.completion_tokens for ends in choices for end in ends)
+    details = {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(end.usage.cached_tokens for end in prompts)},
+        **({} if reasoning_tokens is None else details),
     }
 
 
