@@ -76,6 +76,9 @@ _Path = Annotated[Path, BeforeValidator(_to_path)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(_to_tuple)]
 
 
+_Key = Annotated[str, Field(pattern=r"^[!-~]+$")]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -91,6 +94,9 @@ class ServerSettings(_Section):
     request_timeout_seconds: float = Field(default=600.0, gt=0)
     log_level: Literal["critical", "error", "warning", "info", "debug", "trace"] = "info"
     cors_origins: _Names = ()
+    api_keys: Annotated[tuple[_Key, ...], BeforeValidator(_to_tuple)] = Field(
+        default=(), repr=False
+    )
 
 
 class ModelSettings(_Section):
@@ -354,7 +360,9 @@ def _build(section: str, merged: _Layer) -> _Section:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         value = values[str(first["loc"][0])]
-        message = f"{_lower_first(first['msg'])}, got {value.raw!r}"
+        message = _lower_first(first["msg"])
+        if _SECTIONS[section].model_fields[str(first["loc"][0])].repr:  # no secret
+            message += f", got {value.raw!r}"
         raise SettingsError(value.file, value.name, message) from None
 
 

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from server.api import chat, completions, misc, schemas
 from server.api.docs import DESCRIPTION, add_request_bodies, json_body
 from server.api.errors import to_api_error
+from server.api.keys import RequireKey
 from server.api.metrics import Counting
 from server.api.middleware import HEADER, ErrorNet, RequestId
 from server.api.models import (
@@ -99,6 +100,7 @@ def _add_openai_routes(app: FastAPI, runtime: Runtime) -> None:
 
 
 def _add_own_routes(app: FastAPI, runtime: Runtime) -> None:
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", tags=["Server"])
     async def health() -> Response:
         """Whether the process lives, and its figures."""
@@ -109,6 +111,7 @@ def _add_own_routes(app: FastAPI, runtime: Runtime) -> None:
         """The server's figures, for Prometheus."""
         return runtime.metrics.response()
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready", tags=["Server"])
     async def ready() -> Response:
         """Whether the model is loaded (503 until then)."""
@@ -153,6 +156,8 @@ def _middleware(settings: Settings, runtime: Runtime) -> list[Middleware]:
                 expose_headers=[HEADER],
             )
         )
+    if settings.server.api_keys:
+        layers.append(Middleware(RequireKey, keys=settings.server.api_keys))
     return [*layers, Middleware(ErrorNet)]
 
 

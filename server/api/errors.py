@@ -210,25 +210,26 @@ def to_api_error(
 
 def _schema_error(error: SchemaError, name: str | None, field: str) -> ApiError:
     subject = f"{field} {name!r}" if name else field
+    where = f"schema for {subject}" if field != "schema" else "schema"
     issues: tuple[Issue, ...] = (Issue(error.keyword, error.pointer, error.message),)
     match error:
         case UnsupportedSchemaError():
             code = "unsupported_schema"
             issues = error.issues
             text = (
-                f"Invalid schema for {subject}: strict is true, and these keywords can't be "
+                f"Invalid {where}: strict is true, and these keywords can't be "
                 f"enforced: {_list(issues)}. Take them out, or set strict to false to have the "
                 "rest enforced."
             )
         case UnsatisfiableSchemaError():
             code = "unsatisfiable_schema"
-            text = f"Invalid schema for {subject}: nothing satisfies it: {_list(issues)}"
+            text = f"Invalid {where}: nothing satisfies it: {_list(issues)}"
         case SchemaBudgetError():
             code = "schema_too_complex"
-            text = f"Invalid schema for {subject}: it is too complex: {_list(issues)}"
+            text = f"Invalid {where}: it is too complex: {_list(issues)}"
         case _:
             code = "invalid_schema"
-            text = f"Invalid schema for {subject}: {_list(issues)}"
+            text = f"Invalid {where}: {_list(issues)}"
     return ApiError(
         400,
         text,

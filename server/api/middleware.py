@@ -1,6 +1,6 @@
 """The outermost layers of the application, in plain ASGI (so that a disconnect gets through).
 
-    RequestId ─▶ (CORS) ─▶ ErrorNet ─▶ routes
+    RequestId ─▶ Counting ─▶ (CORS) ─▶ (RequireKey) ─▶ ErrorNet ─▶ routes
 
 `RequestId` puts an id on every answer, `ErrorNet` turns every exception into an error envelope.
 

@@ -153,9 +153,26 @@ def _complaint(complaint: ErrorDetails) -> ApiError:
         return ApiError(400, text, param=param, code=_CODES[kind])
     if kind in _OWN_CODES:
         return ApiError(400, message, param=param or None, code=kind)
+    message = _in_plain_words(kind, message, complaint)
     code = "invalid_type" if kind.endswith("_type") or kind == "is_instance_of" else "invalid_value"
     text = f"Invalid value for '{param}': {message[:1].lower() + message[1:]}."
     return ApiError(400, text, param=param or None, code=code)
+
+
+def _in_plain_words(kind: str, message: str, complaint: ErrorDetails) -> str:
+    """pydantic's message, without what only a Python programmer would say."""
+    context = complaint.get("ctx", {})
+    match kind:
+        case "list_type" | "tuple_type":
+            return "input should be an array"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "input should be an object"
+        case "too_short":
+            return f"it must have at least {context['min_length']}, not {context['actual_length']}"
+        case "too_long":
+            return f"it must have at most {context['max_length']}, not {context['actual_length']}"
+        case _:
+            return message
 
 
 def path(location: tuple[int | str, ...]) -> str:
