@@ -67,7 +67,7 @@ class Arguments:
 
     def nodes(self) -> list[Node]:
         """The nodes of the values that are written as JSON."""
-        specs: list[Spec] = self._compiler.specs(("",))
+        specs: list[Spec] = self._compiler.specs((self._compiler.document.start,))
         for spec in specs:
             if isinstance(spec, ObjectSpec):
                 self._check_counts(spec)

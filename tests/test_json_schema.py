@@ -409,8 +409,6 @@ UNSUPPORTED = [
     ({"$schema": DRAFT_7, "contentMediaType": "text/json"}, "contentMediaType", ""),
     ({"$schema": DRAFT_7, "not": {"contentMediaType": "text/json"}}, "not", ""),
     ({"$schema": "https://example.org/mine", "oneOf": [True]}, "$schema", ""),
-    ({"$dynamicRef": "#x", "$defs": {"a": {"$dynamicAnchor": "x"}, "b": {"$dynamicAnchor": "x"}}},
-     "$dynamicRef", ""),
     ({"type": "object", "minProperties": 3, "propertyNames": {"maxLength": 1}},
      "minProperties", ""),
 ]  # fmt: skip

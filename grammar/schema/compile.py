@@ -47,6 +47,7 @@ from grammar.schema.merge import (
 )
 from grammar.schema.objects import ObjectSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same, is_productive, parts_of
+from grammar.schema.reports import report_of
 from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
@@ -192,11 +193,20 @@ class SchemaCompiler:
 
     def run(self) -> None:
         """Make all rules, from the root, which is the first of ours."""
-        self.rule(("",))
+        self.rule((self.document.start,))
         self.finish()
 
     def finish(self) -> None:
         """Make the rules that were asked for, and all that they need."""
+        try:
+            self._finish()
+        except SchemaError as error:
+            shown = self.document.origin(error.pointer)
+            if shown == error.pointer:
+                raise
+            raise type(error)(error.message, pointer=shown, keyword=error.keyword) from None
+
+    def _finish(self) -> None:
         while self._pending:
             self.workspace.builder.breathe()
             number, conjunction = self._pending.pop()
@@ -371,7 +381,7 @@ class SchemaCompiler:
                 if isinstance(rule, ArrayRule) and rule.unique is not None:
                     alike = is_productive(replace(rule, unique=None), good)
                     keyword = "uniqueItems" if alike else ""
-                return (conjunction[-1] if conjunction else ""), keyword
+                return self.document.origin(conjunction[-1] if conjunction else ""), keyword
             number = bad[0]
             seen.add(number)
 
@@ -432,23 +442,4 @@ class SchemaCompiler:
 
     def report(self) -> Report:
         """What is enforced, what is not, and what was ignored."""
-        enforced: set[str] = set()
-        unenforced = tuple(self.issues)
-        left_out = {(issue.keyword, issue.pointer) for issue in unenforced}
-        for keyword, pointer in self.document.ignored:
-            if keyword in self.document.annotations:
-                why = "asserts nothing, since formats are annotations here"
-            else:
-                why = f"is no keyword of {self.document.draft}: ignored"
-            self._note(f"{keyword} at {pointer or '(root)'} {why}")
-        for pointer in sorted(self._visited):
-            if self.document.is_written(pointer):
-                continue
-            schema = self.document.schema(pointer)
-            assert isinstance(schema, dict)
-            for keyword in schema:
-                if keyword not in kw.KNOWN:
-                    self._note(f"{keyword} at {pointer or '(root)'} is no keyword: ignored")
-                elif keyword not in kw.ANNOTATIONS and (keyword, pointer) not in left_out:
-                    enforced.add(keyword)
-        return Report(tuple(sorted(enforced)), unenforced, tuple(self.notes))
+        return report_of(self.document, self.issues, self.notes, self._visited)

@@ -1,18 +1,20 @@
 """A schema document: its subschemas by JSON Pointer, and references resolved within it.
 
 A subschema is named by its canonical JSON Pointer (RFC 6901) from the root, which also is what
-errors and reports show. References outside the document are refused by name.
+errors and reports show. References outside the document are refused by name. Where a dynamic
+reference may depend on the way to it, the pointer has a scope in front (``references.py``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote, urldefrag
 
 from grammar.errors import SchemaBudgetError, SchemaError
-from grammar.schema.dialect import draft_of, is_known, later_keywords
+from grammar.schema.dialect import Dialect, draft_of, is_known
+from grammar.schema.references import RECURSIVE, Anchor, Scopes, resolve_uri
 
 # Keywords of the schemas that this compiler writes for itself (``Document.add``).
 AT = "\0at"  # the pointer of a subschema that must hold
@@ -31,7 +33,6 @@ INTERNAL = frozenset(
 _CONTAINERS = (dict, list)
 MAX_DEPTH = 400
 MAX_NODES = 400_000
-OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 _ROLES = {
     **dict.fromkeys(
         ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas",
@@ -84,11 +85,9 @@ class Document:
         dialect = root.get("$schema", "") if isinstance(root, dict) else ""
         if not isinstance(dialect, str):
             raise SchemaError("must be a string", keyword="$schema")
-        dialect = draft_of(root) or ""
-        #: From draft-06 on a number without a fraction is an integer, however it is written.
-        self.float_integers = not any(draft in dialect for draft in ("draft-03", "draft-04"))
-        #: Up to draft-07 the neighbours of ``$ref`` are ignored.
-        self.ref_alone = any(draft in dialect for draft in OLD_DRAFTS)
+        self._dialect = Dialect.of(root, annotations)
+        # Of embedded resources that have another, by base URI.
+        self._dialects: dict[str, Dialect] = {}
         #: Called now and then by whoever works on the document, to give way to others.
         self.breathe: Callable[[], None] = _go_on
         #: What ``exclusive.py`` found, by pointer.
@@ -96,23 +95,37 @@ class Document:
         self._written: dict[str, Any] = {}
         self._by_text: dict[str, str] = {}
         self._origins: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
         self._values: dict[str, Any] = {}
-        self.dynamic_anchors: Counter[str] = Counter()
+        self._anchors: list[Anchor] = []
+        self._ambiguous: set[str] = set()
+        self._has_ids = False
         #: Whether any ``unevaluated…`` asks which schemas evaluated what.
         self.tracks_evaluation = False
-        self._by_uri: dict[str, str] = {}
+        self._by_uri: dict[str, str] = {"": ""}
         self._bases: dict[str, str] = {}
         #: Keywords that are annotations here.
         self.annotations = annotations
-        self._dropped = later_keywords(root) | annotations
         #: Those, and keywords that the schema's own draft does not know: (keyword, pointer).
         self.ignored: list[tuple[str, str]] = []
-        self.draft = draft_of(root)
         #: Whether media types of strings are assertions.
-        self.asserts_content = self.draft == "draft-07"
+        self.asserts_content = self._dialect.draft == "draft-07"
         #: Schemas that name a meta-schema of which nothing is known: (its name, pointer).
         self.unknown_dialects: list[tuple[str, str]] = []
         self._index()
+        #: From draft-06 on a number without a fraction is an integer, however it is written. (Where
+        #: drafts are mixed all integers are written as the oldest wants it.)
+        self.float_integers = self._dialect.float_integers and all(
+            d.float_integers for d in self._dialects.values()
+        )
+        names = Counter(anchor.name for anchor in self._anchors)
+        self._scopes: Scopes | None = None
+        #: The root's pointer.
+        self.start = ""
+        if len(names) < len(self._anchors):  # else a name has one meaning, whatever the way
+            schemas = {p: self._values[p] for p in self._bases}
+            self._scopes = Scopes(self._anchors, self._owner, schemas, self._static)
+            self.start = self._scopes.arrive({}, "")
 
     def _index(self) -> None:
         """Find every ``$id`` and ``$anchor``, without recursion, and measure the document.
@@ -123,8 +136,14 @@ class Document:
         count, values = 1, self._values
         while pending:
             value, pointer, base, depth, role = pending.pop()
-            if role == "schema" and isinstance(value, dict) and value.keys() & self._dropped:
-                value = self._without_dropped(value, pointer)
+            if role == "schema" and isinstance(value, dict):
+                dialect = self._dialect
+                if pointer and "$schema" in value:
+                    dialect = self._embedded(value, base)
+                elif self._dialects:
+                    dialect = self._dialects.get(base, dialect)
+                if value.keys() & dialect.unknown:
+                    value = self._without(dialect.unknown, value, pointer)
             values[pointer] = value
             if depth > MAX_DEPTH:
                 raise SchemaBudgetError(f"nested more than {MAX_DEPTH} levels", pointer=pointer)
@@ -152,9 +171,11 @@ class Document:
                     if isinstance(child, _CONTAINERS):
                         pending.append((child, within + str(i), base, depth, inner))
 
-    def _without_dropped(self, schema: dict[str, Any], pointer: str) -> dict[str, Any]:
-        self.ignored += [(k, pointer) for k in schema if k in self._dropped]
-        return {k: v for k, v in schema.items() if k not in self._dropped}
+    def _without(
+        self, unknown: frozenset[str], schema: dict[str, Any], pointer: str
+    ) -> dict[str, Any]:
+        self.ignored += [(k, pointer) for k in schema if k in unknown]
+        return {k: v for k, v in schema.items() if k not in unknown}
 
     def _drop_below(self, start: str) -> None:
         """A reference makes a schema of what stands below no keyword: there, too, keywords go."""
@@ -163,10 +184,10 @@ class Document:
             pointer, role = pending.pop()
             value = self.get(pointer)
             if role == "schema" and isinstance(value, dict) and pointer not in self._bases:
-                value = self._values[pointer] = self._without_dropped(value, pointer)
-                self._bases[pointer] = next(
-                    self._bases[p] for p in _ancestors(pointer) if p in self._bases
-                )
+                unknown = self.dialect(pointer).unknown
+                if value.keys() & unknown:
+                    value = self._values[pointer] = self._without(unknown, value, pointer)
+                self._bases[pointer] = self._base(pointer)
                 pending += [(join(pointer, k), _ROLES[k]) for k in value if k in _ROLES]
             elif role == "schemas" and isinstance(value, dict):
                 pending += [(join(pointer, k), "schema") for k in value]
@@ -178,24 +199,58 @@ class Document:
             self.tracks_evaluation = True
         for keyword in INTERNAL & schema.keys():
             raise SchemaError("is no keyword", pointer=pointer, keyword=repr(keyword))
-        dialect = schema.get("$schema")
-        if isinstance(dialect, str) and not is_known(dialect):
-            self.unknown_dialects.append((dialect, pointer))
-        identity = schema.get("$id", schema.get("id") if self.ref_alone else None)
-        if isinstance(identity, str) and not ("$ref" in schema and self.ref_alone):
-            uri, fragment = urldefrag(urljoin(base, identity))
+        if "$schema" in schema and not is_known(str(schema["$schema"])):
+            self.unknown_dialects.append((str(schema["$schema"]), pointer))
+        dialect = self._dialects.get(base, self._dialect) if self._dialects else self._dialect
+        if pointer and "$schema" in schema:
+            dialect = self._embedded(schema, base)
+        identity = schema.get("$id", schema.get("id") if dialect.ref_alone else None)
+        if isinstance(identity, str) and not ("$ref" in schema and dialect.ref_alone):
+            uri, fragment = urldefrag(resolve_uri(base, identity))
             if fragment and not fragment.startswith("/"):
                 self._by_uri.setdefault(f"{uri}#{fragment}", pointer)
             else:
                 base = uri
                 self._by_uri.setdefault(uri, pointer)
+                self._has_ids |= bool(pointer)
+                if dialect is not self._dialect:
+                    self._dialects[uri] = dialect
         for keyword in ("$anchor", "$dynamicAnchor"):
             anchor = schema.get(keyword)
             if isinstance(anchor, str):
-                self.dynamic_anchors[anchor] += keyword == "$dynamicAnchor"
-                self._by_uri.setdefault(f"{base}#{anchor}", pointer)
+                at = self._by_uri.setdefault(f"{base}#{anchor}", pointer)
+                if at != pointer:
+                    self._ambiguous.add(f"{base}#{anchor}")
+                elif keyword == "$dynamicAnchor":
+                    self._anchors.append(Anchor(self._by_uri.get(base, ""), anchor, pointer))
+        if schema.get("$recursiveAnchor") is True and pointer == self._by_uri.get(base, ""):
+            self._anchors.append(Anchor(pointer, RECURSIVE, pointer))
         self._bases[pointer] = base
         return base
+
+    def _embedded(self, schema: dict[str, Any], base: str) -> Dialect:
+        """The dialect of a schema within the document that has a ``$schema``: its own if it is a
+        resource of its own (Core, 8.1.1), else its surroundings'."""
+        around = self._dialects.get(base, self._dialect)
+        if draft_of(schema) is None:
+            return around
+        own = Dialect.of(schema, self.annotations)
+        identity = schema.get("$id", schema.get("id") if own.ref_alone else None)
+        is_resource = isinstance(identity, str) and not identity.startswith("#")
+        return own if is_resource and own != around else around
+
+    def dialect(self, pointer: str) -> Dialect:
+        """The dialect of the resource that a subschema lies in."""
+        if not self._dialects:
+            return self._dialect
+        return self._dialects.get(self._base(pointer), self._dialect)
+
+    def _base(self, pointer: str) -> str:
+        return next(self._bases[p] for p in _ancestors(self.origin(pointer)) if p in self._bases)
+
+    def _owner(self, pointer: str) -> str:
+        """The root of the schema resource that a pointer of the document lies in."""
+        return self._by_uri.get(self._base(pointer), "") if self._has_ids else ""
 
     def add(self, schema: dict[str, Any], origin: str) -> str:
         """Give a schema of our own a pointer; reports about it name its (first) origin."""
@@ -207,21 +262,35 @@ class Document:
         self._origins[pointer] = origin
         return pointer
 
+    def alias(self, pointer: str) -> str:
+        """A pointer of our own for a subschema of the document, whose references mean the same."""
+        found = self._aliases.get(pointer)
+        if found is None:
+            found = self._aliases[pointer] = f"!{len(self._written)}"
+            self._written[found] = self.get(pointer)
+            self._origins[found] = pointer
+        return found
+
     def origin(self, pointer: str) -> str:
         """The pointer to show for a subschema: itself, or where a schema of ours comes from."""
-        root = pointer.partition("/")[0]
-        return self._origins[root] if root else pointer
+        root, slash, rest = pointer.partition("/")
+        if not root:
+            return pointer
+        return slash + rest if root[0] == "@" else self.origin(self._origins[root])
 
     @staticmethod
     def is_written(pointer: str) -> bool:
-        """Whether the pointer leads into a schema of our own."""
-        return pointer.startswith("!")
+        """Whether the pointer is the one of a schema of our own, which evaluates nothing."""
+        return pointer.startswith("!") and "/" not in pointer
 
     def get(self, pointer: str) -> Any:
         """The value at a canonical pointer; it must exist."""
         if pointer not in self._values:
-            found, value = self._look_up(pointer)
-            assert found, pointer
+            if pointer.startswith("@"):
+                value = self.get(self.origin(pointer))
+            else:
+                found, value = self._look_up(pointer)
+                assert found, pointer
             self._values[pointer] = value
         return self._values[pointer]
 
@@ -244,11 +313,39 @@ class Document:
             part = part.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and part in value:
                 value = value[part]
-            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            elif isinstance(value, list) and _is_index(part) and int(part) < len(value):
                 value = value[int(part)]
             else:
                 return False, None
         return True, value
+
+    # -- references -----------------------------------------------------------------------------
+
+    def references(self, schema: Mapping[str, Any], pointer: str) -> list[str]:
+        """Where the references of the schema object at ``pointer`` lead: all of that holds, too.
+
+        Raises:
+            SchemaError: one leads outside the document, or nowhere.
+        """
+        return [
+            self._follow(keyword, schema[keyword], pointer)
+            for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
+            if keyword in schema
+        ]
+
+    def _follow(self, keyword: str, reference: Any, pointer: str) -> str:
+        while pointer.startswith("!"):  # a name of ours for a schema of the document
+            root, slash, rest = pointer.partition("/")
+            pointer = self._origins[root] + slash + rest
+        target = self._resolve(keyword, reference, pointer)
+        if self._scopes is None:
+            return target
+        anchors = self._scopes.anchors_at(pointer)
+        if keyword != "$ref":
+            name = RECURSIVE if keyword == "$recursiveRef" else urldefrag(reference)[1]
+            if any(a.name == name and a.pointer == target for a in self._anchors):
+                target = anchors.get(name, target)
+        return self._scopes.arrive(anchors, target)
 
     def resolve(self, reference: Any, pointer: str) -> str:
         """The canonical pointer that a ``$ref`` at ``pointer`` leads to.
@@ -256,30 +353,46 @@ class Document:
         Raises:
             SchemaError: it leads outside the document, or nowhere.
         """
+        return self._follow("$ref", reference, pointer)
+
+    def _static(self, keyword: str, reference: Any, pointer: str) -> str | None:
+        try:
+            return self._resolve(keyword, reference, pointer)
+        except SchemaError:
+            return None
+
+    def _resolve(self, keyword: str, reference: Any, pointer: str) -> str:
+        """Where a reference leads, whatever the dynamic scope."""
 
         def fault(message: str) -> SchemaError:
-            return SchemaError(message, pointer=pointer, keyword="$ref")
+            return SchemaError(message, pointer=self.origin(pointer), keyword=keyword)
 
         if not isinstance(reference, str):
             raise fault("must be a string")
-        known = _ancestors(self.origin(pointer))
-        base = next(self._bases[p] for p in known if p in self._bases)
-        uri, fragment = urldefrag(urljoin(base, reference))
+        if keyword == "$recursiveRef" and reference != "#":
+            raise fault('must be "#"')
+        uri, fragment = urldefrag(resolve_uri(self._base(pointer), reference))
+        start = self._by_uri.get(uri, "" if uri == "" else None)
+        if start is None:
+            raise fault(f"{reference!r} leads outside this schema")
         if not fragment or fragment.startswith("/"):
-            start = "" if uri == "" else self._by_uri.get(uri)
-            if start is None:
-                raise fault(f"{reference!r} leads outside this schema")
-            target = start + unquote(fragment).rstrip()
-            found, _ = self._look_up(target)
-            if not found:
-                raise fault(f"{reference!r} leads nowhere in this schema")
-            if self._dropped and target not in self._bases:
-                self._drop_below(target)
-            return target
+            inner = unquote(fragment)
+            for target in (start + inner, start + inner.rstrip()):
+                if self._look_up(target)[0]:
+                    if target not in self._bases and (self._dialect.unknown or self._dialects):
+                        self._drop_below(target)
+                    return target
+            raise fault(f"{reference!r} leads nowhere in this schema")
         anchored = self._by_uri.get(f"{uri}#{unquote(fragment)}")
         if anchored is None:
             raise fault(f"{reference!r} leads nowhere in this schema")
+        if f"{uri}#{unquote(fragment)}" in self._ambiguous:
+            raise fault(f"{reference!r} is the name of several subschemas")
         return anchored
+
+
+def _is_index(part: str) -> bool:
+    return part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")
 
 
 def _ancestors(pointer: str) -> Iterator[str]:

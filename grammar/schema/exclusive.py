@@ -61,12 +61,12 @@ def _plain_parts(document: Document, pointer: str) -> list[tuple[str, dict[str, 
         if schema.keys() & INTERNAL:
             continue
         more = [join(at, "allOf", i) for i in range(kw.schemas(schema, "allOf", at))]
-        if "$ref" in schema:
-            more.append(document.resolve(schema["$ref"], at))
-        if not ("$ref" in schema and document.ref_alone):
-            found.append((at, schema))
+        targets = document.references(schema, at)
+        if "$ref" in schema and document.dialect(at).ref_alone:
+            more = targets[:1]
         else:
-            more = more[-1:]
+            more += targets
+            found.append((at, schema))
         pending += [p for p in more if p not in seen]
         seen.update(more)
     document.plain_parts[pointer] = found

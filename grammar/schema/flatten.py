@@ -39,6 +39,7 @@ _REWRITTEN = frozenset(
         "unevaluatedItems",
     }
 )  # fmt: skip
+_JOINING = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf"})
 BRANCHING = ("oneOf", "anyOf", "if", "not", "dependentSchemas", "dependencies")
 """What makes alternatives, in the order in which it is blamed for too many of them."""
 MAX_NESTING = 100
@@ -163,17 +164,6 @@ class Flattener:
     def _branches(self, schema: dict[str, Any], keyword: str, pointer: str) -> list[str]:
         return [join(pointer, keyword, i) for i in range(kw.schemas(schema, keyword, pointer))]
 
-    def _reference(self, schema: dict[str, Any], pointer: str) -> str | None:
-        """The pointer that ``$ref`` (or a ``$dynamicRef`` with one possible target) leads to."""
-        for keyword in ("$ref", "$dynamicRef"):
-            if keyword in schema:
-                target = schema[keyword]
-                anchor = target.partition("#")[2] if isinstance(target, str) else ""
-                if keyword == "$dynamicRef" and self._document.dynamic_anchors[anchor] > 1:
-                    return None
-                return self._document.resolve(target, pointer)
-        return None
-
     # -- what holds -----------------------------------------------------------------------------
 
     def _positive(self, pointer: str) -> Alternatives:
@@ -186,15 +176,9 @@ class Flattener:
             return self._complement(schema[NOT], "not", self._document.origin(pointer))
         if not schema.keys() & _REWRITTEN:
             return [(pointer,)]
-        parts: list[Alternatives] = []
-        target = self._reference(schema, pointer)
-        if target is not None:
-            parts.append(self._holds(target))
-            if self._document.ref_alone and "$ref" in schema:
-                return parts[0]
-        for keyword in ("$dynamicRef", "$recursiveRef"):
-            if keyword in schema and (target is None or keyword == "$recursiveRef"):
-                self._report(Issue(keyword, pointer, "dynamic scopes are not followed"))
+        parts = [self._holds(target) for target in self._document.references(schema, pointer)]
+        if "$ref" in schema and self._document.dialect(pointer).ref_alone:
+            return parts[0]
         parts.extend(map(self._holds, self._branches(schema, "allOf", pointer)))
         branches = self._branches(schema, "anyOf", pointer)
         if branches:
@@ -210,7 +194,7 @@ class Flattener:
         # Properties come in the order of the text: those of a combinator that stands before
         # ``properties`` come first.
         own = next((i for i, k in enumerate(schema) if k == "properties"), 0)
-        before = sum(k in ("$ref", "allOf", "anyOf", "oneOf") for k in [*schema][:own])
+        before = sum(len(schema[k]) if k == "allOf" else k in _JOINING for k in [*schema][:own])
         parts.insert(before, [(pointer,)])
         made = self._all(parts, pointer)
         return self._unevaluated(schema, pointer, made)
@@ -228,14 +212,9 @@ class Flattener:
             return alternatives
         written = self._document.is_written
         return [
-            tuple(p if written(p) else self._alias(p) for p in alternative)
+            tuple(p if written(p) else self._document.alias(p) for p in alternative)
             for alternative in alternatives
         ]
-
-    def _alias(self, pointer: str) -> str:
-        schema = self._document.schema(pointer)
-        assert isinstance(schema, dict)
-        return self._document.add(schema, pointer)
 
     def _any_of(self, branches: list[str], pointer: str) -> Alternatives:
         found = self._any(map(self._holds, branches))
@@ -324,7 +303,7 @@ class Flattener:
             for alternative in made:
                 own = [p for p in alternative if not self._document.is_written(p)]
                 bases = [(p, self._document.schema(p)) for p in own]
-                if "2019-09" in (self._document.draft or ""):  # contains evaluates nothing there
+                if self._document.dialect(pointer).draft == "2019-09":  # contains evaluates nothing
                     bases = [
                         (p, {k: v for k, v in b.items() if k != "contains"})
                         for p, b in bases
@@ -347,14 +326,9 @@ class Flattener:
             return self._fails(schema[AT])
         if NOT in schema:
             return self._holds(schema[NOT])
-        parts: list[Alternatives] = []
-        target = self._reference(schema, pointer)
-        if target is not None:
-            parts.append(self._fails(target))
-            if self._document.ref_alone and "$ref" in schema:
-                return parts[0]
-        elif "$dynamicRef" in schema or "$recursiveRef" in schema:
-            raise NoComplementError("dynamic scopes are not followed")
+        parts = [self._fails(target) for target in self._document.references(schema, pointer)]
+        if "$ref" in schema and self._document.dialect(pointer).ref_alone:
+            return parts[0]
         parts.extend(map(self._fails, self._branches(schema, "allOf", pointer)))
         branches = self._branches(schema, "anyOf", pointer)
         if branches:

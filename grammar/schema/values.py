@@ -80,11 +80,11 @@ class Evaluator:
             return self.holds(schema[AT], value)
         if NOT in schema:
             return not self.holds(schema[NOT], value)
-        if "$ref" in schema:
-            if not self.holds(self._document.resolve(schema["$ref"], pointer), value):
-                return False
-            if self._document.ref_alone:
-                return True
+        targets = self._document.references(schema, pointer)
+        if not all(self.holds(target, value) for target in targets):
+            return False
+        if "$ref" in schema and self._document.dialect(pointer).ref_alone:
+            return True
         branches = {
             keyword: [
                 self.holds(join(pointer, keyword, i), value)

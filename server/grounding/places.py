@@ -48,7 +48,7 @@ class SchemaPlaces:
 
     def walk(self, value: Any) -> Iterator[Place]:
         """Every part of a value, parents before their children."""
-        pending: list[tuple[Path, Any, tuple[str, ...]]] = [((), value, ("",))]
+        pending: list[tuple[Path, Any, tuple[str, ...]]] = [((), value, (self.document.start,))]
         while pending:
             path, part, pointers = pending.pop()
             schemas = self._applied(pointers, part)
@@ -75,8 +75,7 @@ class SchemaPlaces:
 
     def _in_place(self, schema: Mapping[str, Any], pointer: str, value: Any) -> Iterator[str]:
         """The subschemas beside a schema object that say something of the same value."""
-        if "$ref" in schema:
-            yield self.document.resolve(schema["$ref"], pointer)
+        yield from self.document.references(schema, pointer)
         for i in range(len(schema.get("allOf", ()))):
             yield join(pointer, "allOf", i)
         for keyword in _BRANCHES:
@@ -127,7 +126,9 @@ class SchemaPlaces:
 
     def _holds(self, pointer: str, value: Any) -> bool:
         if pointer not in self._validators:
-            self._validators[pointer] = self._validator({"$ref": f"{_ROOT}#{_fragment(pointer)}"})
+            self._validators[pointer] = self._validator(
+                {"$ref": f"{_ROOT}#{_fragment(self.document.origin(pointer))}"}
+            )
         validator = self._validators[pointer]
         return validator is None or bool(validator.is_valid(value))
 
