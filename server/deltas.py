@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from parsing import ResponseParseError
-from server.callreaders import CallFormat, RegionCalls, Typing
+from server.callreaders import CallFormat
+from server.callregions import RegionCalls, Typing
 from server.calls import AnswerCall, ToolCallDelta, ToolCalls, ValueEvent, ValueScanner
 from server.growing import GrowingText, TextRule
 

@@ -1,8 +1,7 @@
 """Chat messages -> the prompt's text and tokens, by the model's own chat template.
 
-The template is the jinja2 source that a GGUF carries in its metadata. It is run in a sandbox that
-can't reach anything but its variables, with the helpers that such templates expect
-(`raise_exception`, `strftime_now`, `tojson`, `{% generation %}`, loop controls).
+The template is the jinja2 source that a GGUF carries in its metadata. It is run in a sandbox
+(`server/sandbox.py`).
 
 Invariant: only the template writes special tokens. A client's text that spells one, such as
 `<|im_end|>`, reaches the model as ordinary characters. For that, every place in the client's
@@ -16,21 +15,18 @@ Read next: `server/deltas.py`, which reads the answer that the prompt brings for
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Protocol
 
-from jinja2 import TemplateError, TemplateSyntaxError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from server.sandbox import environment, to_json
 
 #: Used for a model whose file has no chat template: ChatML, the commonest turn format.
 CHATML = (
@@ -316,52 +312,6 @@ def guarded_spellings(special: Iterable[str], tokenizer: Tokenizer) -> frozenset
     )
 
 
-class _GenerationTag(Extension):
-    """`{% generation %}…{% endgeneration %}` marks the assistant's text for training: no effect."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
-
-
-def environment() -> ImmutableSandboxedEnvironment:
-    """The sandbox that chat templates run in, with the helpers that they expect."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON as prompts want it: no HTML escapes, characters as they are."""
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def _raise_exception(message: str) -> None:
-    raise TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().astimezone().strftime(pattern)
-
-
 def _without_developer(turn: dict[str, Any]) -> dict[str, Any]:
     return {**turn, "role": "system"} if turn.get("role") == "developer" else turn
 
@@ -373,7 +323,7 @@ def _with_text_arguments(turn: dict[str, Any]) -> dict[str, Any]:
     calls = []
     for call in turn["tool_calls"]:
         arguments = call["function"]["arguments"]
-        text = arguments if isinstance(arguments, str) else _to_json(arguments)
+        text = arguments if isinstance(arguments, str) else to_json(arguments)
         calls.append({**call, "function": {**call["function"], "arguments": text}})
     return {**turn, "tool_calls": calls}
 

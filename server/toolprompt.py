@@ -21,7 +21,8 @@ from typing import Any
 
 from jinja2 import TemplateError, TemplateSyntaxError
 
-from server.prompt import ChatTemplate, ChatTemplateError, RenderedPrompt, environment
+from server.prompt import ChatTemplate, ChatTemplateError, RenderedPrompt
+from server.sandbox import environment
 
 #: The file's name, inside `config/`.
 FILE = "tool_prompt.jinja"

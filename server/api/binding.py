@@ -30,13 +30,13 @@ import anyio.to_thread
 from grammar import Grammar
 from grammar.turn_parts import TRIMMED
 from parsing import ResponseTemplate
+from server.api.answerformat import AnswerFormat
 from server.api.demands import source_of
 from server.api.errors import ApiError
 from server.api.formats import TextFormat, Wanted
 from server.api.messages import turns_of
 from server.api.models import ChatCompletionRequest
 from server.api.runtime import Served
-from server.api.structured import AnswerFormat
 from server.api.tools import Offer
 from server.api.toolschemas import tool_issues
 from server.deltas import AnswerReader, StructuredReader

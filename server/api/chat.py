@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.api import shapes, sse
+from server.api.answerformat import AnswerFormat
 from server.api.answering import respond
 from server.api.binding import Binding, bind, prompt_again
 from server.api.demands import grounding_of, loops_of
@@ -42,7 +43,6 @@ from server.api.requests import (
 )
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
-from server.api.structured import AnswerFormat
 from server.api.telling import tell_end
 from server.api.toolchecks import CallJudge
 from server.calls import ToolCallDelta, ValueEvent

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.api import shapes, sse
+from server.api.answerformat import AnswerFormat
 from server.api.answering import respond
 from server.api.errors import ApiError, to_api_error
 from server.api.extension import Extension
@@ -36,7 +37,6 @@ from server.api.requests import (
 )
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
-from server.api.structured import AnswerFormat
 from server.api.telling import tell_end
 from server.engine.errors import ContextOverflowError
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord

@@ -13,11 +13,11 @@ from typing import Any
 
 import anyio.to_thread
 
+from server.api.answerformat import AnswerFormat
 from server.api.checked import RepairOptions, joined
 from server.api.errors import ApiError
 from server.api.judging import Grounding, OnUngrounded
 from server.api.models import ChatCompletionRequest
-from server.api.structured import AnswerFormat
 from server.grounding import GroundingError, Rule, Source, rules
 from server.repair import RepairLoop
 

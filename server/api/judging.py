@@ -24,9 +24,9 @@ from typing import Any, Literal, TypeAlias
 
 import anyio.to_thread
 
+from server.api.answerformat import AnswerFormat
 from server.api.errors import NO_RETRY, SERVER_ERROR, ApiError
 from server.api.extension import ChoiceFacts
-from server.api.structured import AnswerFormat
 from server.engine.types import Finished
 from server.grounding import Rule, Source, Ungrounded, check, nulled
 from server.jsonstream import Done, JsonScanner, Path

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.api.structured import AnswerFormat
+from server.api.answerformat import AnswerFormat
 from server.api.tools import Offer
 from server.calls import ToolCallDelta
 from server.deltas import AnswerMessage

@@ -8,13 +8,11 @@ Read next: `grammar/` for how a schema becomes a grammar; `server/api/chat.py` f
 
 from __future__ import annotations
 
-import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -32,88 +30,33 @@ from grammar import (
 from grammar.cache import extracts
 from grammar.turn_parts import ChoiceValue, GbnfValue, JsonValue, PatternValue, ValueSource
 from parsing import ResponseTemplate
-from server.api.errors import ApiError, issue_dict, to_api_error
+from server.api.answerformat import (
+    ANY_OBJECT,
+    FREE_TEXT,
+    AnswerFormat,
+    Bound,
+    require_source,
+    schema_of,
+)
+from server.api.errors import to_api_error
 from server.api.formats import (
     AnyFormat,
     ChoiceFormat,
     GrammarFormat,
-    JsonObjectFormat,
     JsonSchemaFormat,
     RegexFormat,
     TextFormat,
     Wanted,
 )
+from server.api.kept import KeptSchemas
 from server.api.tools import Offer
 from server.api.toolschemas import check_schemas, turn_error
-from server.grounding.rules import KEYWORD
 from server.turns import TurnGrammar, turn_grammar
-from server.validate import AnswerValidator
 
 #: How many grammars are compiled at a time; the rest wait without holding a worker thread.
 _COMPILERS = 2
 
-#: How many compiled schemas can be asked for by their hash; the least recently used one goes.
-_KEPT = 1024
-
-#: Extensions of the schema language are no keywords of JSON Schema, and need no note.
-_OWN_KEYWORDS = "x-"
-
 _T = TypeVar("_T")
-
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The JSON Schema that an answer is bound to, and what is made of it once.
-
-    schema       as it was sent
-    report       what of it is enforced (`gabarito.schema`)
-    validator    of all of it
-    says_ground  whether `x-ground` stands in it
-    """
-
-    schema: dict[str, Any]
-    report: dict[str, Any]
-    validator: AnswerValidator
-    says_ground: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerFormat:
-    """What an answer is bound to. `grammar` is None for free text.
-
-    compile_ms  how long the grammar's compilation took, or the wait for it; None for free text
-    bound       the JSON Schema, None where there is none
-    """
-
-    grammar: Grammar | None = None
-    compile_ms: float | None = None
-    cache: Literal["hit", "miss"] | None = None
-    bound: Bound | None = None
-
-    @property
-    def is_structured(self) -> bool:
-        """Whether the answer is bound to a grammar, and is content from end to end."""
-        return self.grammar is not None
-
-    @property
-    def is_json(self) -> bool:
-        """Whether a structured answer is one JSON text."""
-        return self.bound is not None
-
-    @property
-    def report(self) -> dict[str, Any] | None:
-        """`gabarito.schema`."""
-        return None if self.bound is None else self.bound.report
-
-    @property
-    def is_enforced(self) -> bool:
-        """Whether the grammar enforces all that was asked for."""
-        return self.grammar is not None and not self.grammar.report.unenforced
-
-
-FREE_TEXT = AnswerFormat()
 
 
 class FormatCompiler:
@@ -133,7 +76,7 @@ class FormatCompiler:
         self._key_order = key_order
         self._formats = formats
         self._limiter: anyio.CapacityLimiter | None = None
-        self._kept: OrderedDict[str, JsonSchemaFormat] = OrderedDict()
+        self._kept = KeptSchemas(key_order=key_order, formats=formats)
         self._bounds: WeakKeyDictionary[Grammar, Bound] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._faults = 0
@@ -151,7 +94,7 @@ class FormatCompiler:
         if wanted is None or isinstance(wanted.format, TextFormat):
             return FREE_TEXT
         wanted = self.resolved(wanted)
-        require_source(source, _schema_of(wanted.format) or {})
+        require_source(source, schema_of(wanted.format) or {})
         result, bound = await self._compiled(wanted, source)
         return AnswerFormat(
             grammar=result.grammar,
@@ -239,10 +182,7 @@ class FormatCompiler:
         assert bound is not None
         matcher = result.grammar.start()
         await anyio.to_thread.run_sync(matcher.mask, abandon_on_cancel=True)
-        self._kept[result.key] = asked
-        self._kept.move_to_end(result.key)
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        self._kept.remember(result.key, asked)
         return {
             "hash": result.key,
             "schema": bound.report,
@@ -257,45 +197,9 @@ class FormatCompiler:
         """The same with the schema itself where it was asked for by its hash.
 
         Raises:
-            ApiError: 400, there is no such schema (any more), or it was compiled with another
-                `strict`.
+            ApiError: 400, as `KeptSchemas.resolved`.
         """
-        asked = wanted.format
-        if not isinstance(asked, JsonSchemaFormat) or asked.json_schema.hash is None:
-            return wanted
-        spec = asked.json_schema
-        kept = self._kept.get(spec.hash or "")
-        if kept is None:
-            raise ApiError(
-                400,
-                "There is no compiled schema of this hash here (any more); send the schema itself, "
-                "or to /v1/schemas/compile first.",
-                param=f"{wanted.field}.json_schema.hash",
-                code="unknown_schema",
-            )
-        if spec.strict is not None and spec.strict != kept.json_schema.strict:
-            was = str(bool(kept.json_schema.strict)).lower()
-            raise ApiError(
-                400,
-                f"The schema of this hash was compiled with strict {was}; leave 'strict' out.",
-                param=f"{wanted.field}.json_schema.strict",
-                code="invalid_value",
-            )
-        for name, set_to in (("key_order", self._key_order), ("formats", self._formats)):
-            wish, was = getattr(spec, name), getattr(kept.json_schema, name) or set_to
-            if wish is not None and wish != was:
-                raise ApiError(
-                    400,
-                    f"The schema of this hash was compiled with {name} {was!r}; leave it out.",
-                    param=f"{wanted.field}.json_schema.{name}",
-                    code="invalid_value",
-                )
-        assert spec.hash is not None
-        self._kept.move_to_end(spec.hash)
-        schema = kept.json_schema.model_copy(
-            update={"name": spec.name, "description": spec.description}
-        )
-        return replace(wanted, format=asked.model_copy(update={"json_schema": schema}))
+        return self._kept.resolved(wanted)
 
     async def _compiled(
         self, wanted: Wanted, source: str | None = None
@@ -314,7 +218,7 @@ class FormatCompiler:
     def warm_up(self) -> None:
         """Build what every grammar of this vocabulary shares (its byte trie, the string masks)."""
         result = self._cache.get_json_schema(
-            _ANY_OBJECT,
+            ANY_OBJECT,
             self._vocabulary,
             strict=True,
             whitespace=self._whitespace,
@@ -346,7 +250,7 @@ class FormatCompiler:
         self._faults += 1
 
     def _make(self, asked: AnyFormat, source: str | None) -> tuple[CacheResult, Bound | None]:
-        result, schema = self._get(asked, source), _schema_of(asked)
+        result, schema = self._get(asked, source), schema_of(asked)
         if schema is None:
             return result, None
         return result, self._bound(result.grammar, schema, self._formats_of(asked))
@@ -360,9 +264,7 @@ class FormatCompiler:
         with self._lock:
             found = self._bounds.get(grammar)
         if found is None:
-            validator = AnswerValidator(schema, formats=formats)
-            says_ground = f'"{KEYWORD}"' in json.dumps(schema)
-            found = Bound(schema, _report(grammar, validator), validator, says_ground)
+            found = Bound.of(grammar, schema, formats)
             with self._lock:
                 self._bounds[grammar] = found
         return found
@@ -383,7 +285,7 @@ class FormatCompiler:
                 schema = {} if schema is None else schema
                 key_order = asked.json_schema.key_order or key_order
             case _:
-                schema, strict = _ANY_OBJECT, True
+                schema, strict = ANY_OBJECT, True
         return cache.get_json_schema(
             schema,
             vocabulary,
@@ -408,7 +310,7 @@ class FormatCompiler:
                 schema = {} if spec.schema_ is None else spec.schema_
                 strict, order = bool(spec.strict), spec.key_order or self._key_order
             case _:
-                schema, strict, order = _ANY_OBJECT, True, self._key_order
+                schema, strict, order = ANY_OBJECT, True, self._key_order
         source = source if extracts(schema) else None
         return JsonValue(
             schema,
@@ -423,47 +325,3 @@ class FormatCompiler:
             self._limiter = anyio.CapacityLimiter(_COMPILERS)
         # A client that goes away doesn't stop the compilation: the next one will want it.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-
-
-def require_source(source: str | None, schema: dict[str, Any]) -> None:
-    """Check that there is something in a source that a schema extracts from. (Of no source at all
-    the compilation says where it is missed.)
-
-    Raises:
-        ApiError: 400, there is nothing.
-    """
-    if source is not None and not source.strip() and extracts(schema):
-        raise ApiError(
-            400,
-            "The schema extracts from a source ('x-extract'), and there is none: give 'source',"
-            " or a user message.",
-            param="source",
-            code="missing_required_parameter",
-        )
-
-
-def _schema_of(asked: AnyFormat) -> dict[str, Any] | None:
-    """The JSON Schema that an answer must fit, where the format is JSON."""
-    match asked:
-        case JsonSchemaFormat():
-            return asked.json_schema.schema_ or {}
-        case JsonObjectFormat():
-            return _ANY_OBJECT
-        case _:
-            return None
-
-
-def _report(grammar: Grammar, validator: AnswerValidator) -> dict[str, Any]:
-    """What was enforced while generating, and what of the rest is checked afterwards."""
-    report = grammar.report
-    unenforced = [
-        {**issue_dict(issue), "checked": validator.checks(issue.keyword, issue.pointer)}
-        for issue in report.unenforced
-    ]
-    facts: dict[str, Any] = {
-        "enforced": not unenforced,
-        "keywords": list(report.enforced),
-        "unenforced": unenforced,
-    }
-    notes = [note for note in report.bounds if not note.startswith(_OWN_KEYWORDS)]
-    return {**facts, "notes": notes} if notes else facts
