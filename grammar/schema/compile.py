@@ -172,6 +172,7 @@ class SchemaCompiler:
             document,
             self._report,
             lambda left, right: self._merger.exclusive(left, right),
+            languages.key_matches,
         )
         flattener = self._flattener
         self._merger: Merger = Merger(

@@ -131,13 +131,17 @@ def _contains(schema: Schema, pointer: str) -> Iterator[Schema]:
 
 
 def _objects(document: Document, schema: Schema, pointer: str) -> Iterator[Schema]:
-    for name in kw.names(schema, "required", pointer):
-        yield {"type": "object", "properties": {name: False}}
+    required = kw.names(schema, "required", pointer)
     declared = kw.mapping(schema, "properties", pointer)
+    for name in required:
+        if declared.get(name, True) in (True, {}):
+            yield {"type": "object", "properties": {name: False}}
     for name, value in declared.items():
         if value is not True and value != {}:
-            broken = {NOT: join(pointer, "properties", name)}
-            yield {"type": "object", "required": [name], "properties": {name: broken}}
+            wrong = {name: {NOT: join(pointer, "properties", name)}}
+            broken: Schema = {"type": "object", "properties": wrong}
+            # A required property that is not there is as wrong as a wrong one.
+            yield broken if name in required else {**broken, "required": [name]}
     patterns = kw.mapping(schema, "patternProperties", pointer)
     for pattern in patterns:
         broken = {NOT: join(pointer, "patternProperties", pattern)}

@@ -33,7 +33,7 @@ INTERNAL = frozenset(
 _CONTAINERS = (dict, list)
 MAX_DEPTH = 400
 MAX_NODES = 400_000
-_ROLES = {
+ROLES = {
     **dict.fromkeys(
         ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas",
          "dependencies"), "schemas"),
@@ -90,8 +90,6 @@ class Document:
         self._dialects: dict[str, Dialect] = {}
         #: Called now and then by whoever works on the document, to give way to others.
         self.breathe: Callable[[], None] = _go_on
-        #: What ``exclusive.py`` found, by pointer.
-        self.plain_parts: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self._written: dict[str, Any] = {}
         self._by_text: dict[str, str] = {}
         self._origins: dict[str, str] = {}
@@ -158,7 +156,7 @@ class Document:
                     if not isinstance(key, str):
                         raise SchemaError("object keys must be strings", pointer=pointer)
                     if role == "schema":
-                        inner = _ROLES.get(key, "data")
+                        inner = ROLES.get(key, "data")
                     count += 1
                     if isinstance(child, _CONTAINERS):
                         name = escape(key) if "~" in key or "/" in key else key
@@ -188,7 +186,7 @@ class Document:
                 if value.keys() & unknown:
                     value = self._values[pointer] = self._without(unknown, value, pointer)
                 self._bases[pointer] = self._base(pointer)
-                pending += [(join(pointer, k), _ROLES[k]) for k in value if k in _ROLES]
+                pending += [(join(pointer, k), ROLES[k]) for k in value if k in ROLES]
             elif role == "schemas" and isinstance(value, dict):
                 pending += [(join(pointer, k), "schema") for k in value]
             elif isinstance(value, list):

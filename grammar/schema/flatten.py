@@ -10,14 +10,18 @@ of one level: the subschemas of properties and items are left alone, so recursiv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
+from math import prod
 from typing import Any
 
 from grammar.errors import Issue, SchemaBudgetError
 from grammar.schema import keywords as kw
 from grammar.schema.complement import NoComplementError, complements
 from grammar.schema.document import AT, NOT, Document, join
-from grammar.schema.exclusive import plainly_empty
+from grammar.schema.facts import Reading
+from grammar.schema.glance import Glance
 from grammar.schema.places import evaluated_items, evaluated_properties, unevaluated_is_idle
+from grammar.schema.search import Search, TooManyError
 
 Alternative = tuple[str, ...]
 Alternatives = list[Alternative]
@@ -54,6 +58,7 @@ class Flattener:
         document: the schema.
         report: called with every issue met (once an occurrence; the caller removes repeats).
         exclusive: decides whether two conjunctions have no instance in common.
+        key_matches: whether a pattern (of the schema object at a pointer) matches a key.
     """
 
     def __init__(
@@ -61,10 +66,13 @@ class Flattener:
         document: Document,
         report: Callable[[Issue], None],
         exclusive: Callable[[Conjunction, Conjunction], bool],
+        key_matches: Callable[[str, str, str], bool],
     ) -> None:
         self._document = document
         self._report = report
         self._exclusive = exclusive
+        self._glance = Glance(Reading(document, key_matches))
+        self._search = Search(self._glance, MAX_ALTERNATIVES, self._spend)
         self._work = 0
         self._pairs: dict[tuple[str, str], bool] = {}
         self._deciding: list[tuple[str, str]] = []
@@ -86,7 +94,20 @@ class Flattener:
 
     # -- algebra --------------------------------------------------------------------------------
 
+    def _spend(self, looks: int) -> None:
+        self._work += looks
+        if self._work > MAX_WORK:
+            raise TooManyError
+        self._document.breathe()
+
     def _all(self, parts: Iterable[Alternatives], pointer: str) -> Alternatives:
+        parts = list(parts)
+        several = sum(len(part) > 1 for part in parts) > 1
+        if several and prod(map(len, parts)) > MANY and self._may_leave_out(parts):
+            try:
+                return self._search.product(parts)
+            except TooManyError:
+                raise self._too_many(pointer) from None
         result: Alternatives | None = None
         for part in parts:
             self._document.breathe()
@@ -100,11 +121,18 @@ class Flattener:
             result = [a for a in dict.fromkeys(joined) if self._has_type(a)]
             if len(result) > MANY:
                 self._work += sum(map(len, result)) // OF_A_LOOK
-                result = [a for a in result if not plainly_empty(self._document, a)]
+                result = [a for a in result if not self._glance.empty(a)]
                 result = _absorbed(result) if len(result) <= FEW else result
             if len(result) > MAX_ALTERNATIVES:
                 raise self._too_many(pointer)
         return [()] if result is None else result
+
+    def _may_leave_out(self, parts: list[Alternatives]) -> bool:
+        """Whether an alternative may be left out where others imply it: not if it evaluates."""
+        if not self._document.tracks_evaluation:
+            return True
+        written = self._document.is_written
+        return all(len(part) < 2 or all(map(written, chain(*part))) for part in parts)
 
     def _too_many(self, pointer: str) -> SchemaBudgetError:
         schema = self._document.schema(pointer)
@@ -247,7 +275,7 @@ class Flattener:
         so it may come back here, and then says no."""
         pair = (min(left, right), max(left, right))
         known = self._pairs.get(pair)
-        if known is None and plainly_empty(self._document, pair):
+        if known is None and self._glance.empty(pair):
             known = self._pairs[pair] = True
         if known is None:
             if len(self._deciding) >= MAX_DECISIONS or pair in self._deciding:
@@ -340,6 +368,7 @@ class Flattener:
                 self._all([self._holds(left), self._holds(right)], pointer)
                 for i, left in enumerate(branches)
                 for right in branches[:i]
+                if not self._glance.empty((left, right))
             )
         if "not" in schema:
             parts.append(self._holds(join(pointer, "not")))
