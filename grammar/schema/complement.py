@@ -13,6 +13,7 @@ from typing import Any
 from grammar.schema import keywords as kw
 from grammar.schema.document import (
     AT,
+    BEHIND,
     FRACTION,
     NONE,
     NOT,
@@ -24,7 +25,7 @@ from grammar.schema.document import (
     Document,
     join,
 )
-from grammar.schema.places import contains_bounds, extra_place, item_places, unevaluated_is_idle
+from grammar.schema.places import contains_bounds, extra_place, item_places
 
 Schema = dict[str, Any]
 
@@ -110,15 +111,11 @@ def _arrays(document: Document, schema: Schema, pointer: str) -> Iterator[Schema
     if rest is not None and document.schema(rest) is False:
         yield {"type": "array", "minItems": len(prefix) + 1}
     elif rest is not None and document.schema(rest) not in (True, {}):
-        if prefix:
-            raise NoComplementError("which items stand behind the first ones is not counted")
-        yield {"type": "array", "contains": {NOT: rest}}
+        yield {"type": "array", "contains": {NOT: rest}, BEHIND: len(prefix)}
     if "contains" in schema:
         yield from _contains(schema, pointer)
     if schema.get("uniqueItems") is True:
         raise NoComplementError("items are not compared with each other")
-    if not unevaluated_is_idle(schema, "unevaluatedItems"):
-        raise NoComplementError("unevaluatedItems has no complement here")
 
 
 def _contains(schema: Schema, pointer: str) -> Iterator[Schema]:
@@ -158,5 +155,3 @@ def _objects(document: Document, schema: Schema, pointer: str) -> Iterator[Schem
     if schema.get("propertyNames", True) is not True:
         failing = {"failing": join(pointer, "propertyNames"), "value": True}
         yield {"type": "object", SOME_KEY: failing}
-    if not unevaluated_is_idle(schema, "unevaluatedProperties"):
-        raise NoComplementError("unevaluatedProperties has no complement here")

@@ -26,8 +26,9 @@ NOT_ENCODING = "\0not-encoding"
 NOT_MULTIPLE = "\0not-multiple"
 FRACTION = "\0fraction"  # a number must not be an integer
 SOME_KEY = "\0some-key"  # some key of a class must be there, with a value; see ``objects.py``
+BEHIND = "\0behind"  # of how many first items ``contains`` takes no notice
 INTERNAL = frozenset(
-    {AT, NOT, NONE, NOT_ENCODING, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY}
+    {AT, NOT, NONE, BEHIND, NOT_ENCODING, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY}
 )
 
 _CONTAINERS = (dict, list)

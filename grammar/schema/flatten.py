@@ -20,8 +20,9 @@ from grammar.schema.complement import NoComplementError, complements
 from grammar.schema.document import AT, NOT, Document, join
 from grammar.schema.facts import Reading
 from grammar.schema.glance import Glance
-from grammar.schema.places import evaluated_items, evaluated_properties, unevaluated_is_idle
+from grammar.schema.places import unevaluated_is_idle
 from grammar.schema.search import Search, TooManyError
+from grammar.schema.unevaluated import KEYWORDS, broken_rests, evaluates, rests
 
 Alternative = tuple[str, ...]
 Alternatives = list[Alternative]
@@ -47,7 +48,8 @@ _JOINING = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", 
 BRANCHING = ("oneOf", "anyOf", "if", "not", "dependentSchemas", "dependencies")
 """What makes alternatives, in the order in which it is blamed for too many of them."""
 MAX_NESTING = 100
-MAX_SUBSETS = 5
+MAX_TOGETHER = 256
+"""How many sets of branches of an ``anyOf`` are looked at that may hold, and evaluate, together."""
 MAX_DECISIONS = 3
 
 
@@ -77,8 +79,10 @@ class Flattener:
         self._pairs: dict[tuple[str, str], bool] = {}
         self._deciding: list[tuple[str, str]] = []
         self._types: dict[str, frozenset[str]] = {}
-        self._known: dict[tuple[str, bool], Alternatives] = {}
-        self._active: list[tuple[str, bool]] = []
+        self._known: dict[tuple[str, bool, bool], Alternatives] = {}
+        self._active: list[tuple[str, bool, bool]] = []
+        # Whether an alternative has to name all that holds and evaluates; see ``broken_rests``.
+        self._exact = False
 
     def conjunction(self, pointers: Conjunction) -> Alternatives:
         """The alternatives of several subschemas that must all hold; none if they can't."""
@@ -122,7 +126,7 @@ class Flattener:
             if len(result) > MANY:
                 self._work += sum(map(len, result)) // OF_A_LOOK
                 result = [a for a in result if not self._glance.empty(a)]
-                result = _absorbed(result) if len(result) <= FEW else result
+                result = self._absorbed(result) if len(result) <= FEW else result
             if len(result) > MAX_ALTERNATIVES:
                 raise self._too_many(pointer)
         return [()] if result is None else result
@@ -133,6 +137,21 @@ class Flattener:
             return True
         written = self._document.is_written
         return all(len(part) < 2 or all(map(written, chain(*part))) for part in parts)
+
+    def _absorbed(self, alternatives: Alternatives) -> Alternatives:
+        """Without those that ask for all that another one asks for, and more (and, where it is
+        asked what is evaluated, evaluate no more)."""
+        written = self._document.is_written
+        tracks = self._document.tracks_evaluation
+        kept: list[frozenset[str]] = []
+        for candidate in sorted(map(frozenset, alternatives), key=len):
+            if not any(
+                other <= candidate and not (tracks and not all(map(written, candidate - other)))
+                for other in kept
+            ):
+                kept.append(candidate)
+        left = set(kept)
+        return [a for a in alternatives if frozenset(a) in left]
 
     def _too_many(self, pointer: str) -> SchemaBudgetError:
         schema = self._document.schema(pointer)
@@ -170,12 +189,12 @@ class Flattener:
         return self._memo(pointer, False)
 
     def _memo(self, pointer: str, positive: bool) -> Alternatives:
-        key = (pointer, positive)
+        key = (pointer, positive, self._exact)
         found = self._known.get(key)
         if found is None:
             shown = self._document.origin(pointer)
             if key in self._active:
-                loop = " -> ".join(self._document.origin(p) or "#" for p, _ in self._active)
+                loop = " -> ".join(self._document.origin(p) or "#" for p, _, _ in self._active)
                 raise kw.fault("$ref", shown, f"refers to itself without end: {loop}")
             if len(self._active) > MAX_NESTING:
                 raise SchemaBudgetError(
@@ -204,6 +223,15 @@ class Flattener:
             return self._complement(schema[NOT], "not", self._document.origin(pointer))
         if not schema.keys() & _REWRITTEN:
             return [(pointer,)]
+        made = self._in_place(schema, pointer)
+        for keyword in KEYWORDS:
+            if not unevaluated_is_idle(schema, keyword):
+                found = rests(self._document, keyword, pointer, made)
+                made = [(*a, *self._write(rest, pointer)[0]) if rest else a for a, rest in found]
+        return made
+
+    def _in_place(self, schema: dict[str, Any], pointer: str) -> Alternatives:
+        """What a schema object and its combinators say, but for ``unevaluated…``."""
         parts = [self._holds(target) for target in self._document.references(schema, pointer)]
         if "$ref" in schema and self._document.dialect(pointer).ref_alone:
             return parts[0]
@@ -224,8 +252,7 @@ class Flattener:
         own = next((i for i, k in enumerate(schema) if k == "properties"), 0)
         before = sum(len(schema[k]) if k == "allOf" else k in _JOINING for k in [*schema][:own])
         parts.insert(before, [(pointer,)])
-        made = self._all(parts, pointer)
-        return self._unevaluated(schema, pointer, made)
+        return self._all(parts, pointer)
 
     def _complement(self, inner: str, keyword: str, pointer: str) -> Alternatives:
         try:
@@ -245,14 +272,46 @@ class Flattener:
         ]
 
     def _any_of(self, branches: list[str], pointer: str) -> Alternatives:
-        found = self._any(map(self._holds, branches))
-        if self._document.tracks_evaluation and 1 < len(branches) <= MAX_SUBSETS:
-            # All branches that hold evaluate: the larger sets of branches come along.
-            for bits in range(1, 1 << len(branches)):
-                chosen = [b for i, b in enumerate(branches) if bits >> i & 1]
-                if len(chosen) > 1:
-                    found = self._any([found, self._all(map(self._holds, chosen), pointer)])
+        """Some branch; all that hold evaluate, so where that matters sets of them come along."""
+        made = [self._holds(branch) for branch in branches]
+        if not self._document.tracks_evaluation or len(branches) < 2:
+            return self._any(made)
+        evaluating = [i for i, part in enumerate(made) if evaluates(self._document, part)]
+        if self._exact:
+            return self._just_these(branches, made, evaluating, pointer)
+        found = self._any(made)
+        growing = [(i, made[i]) for i in evaluating]
+        looked = len(growing)
+        while growing:
+            wider: list[tuple[int, Alternatives]] = []
+            for last, chosen in growing:
+                for i in evaluating:
+                    if i <= last:
+                        continue
+                    looked += 1
+                    if looked > MAX_TOGETHER:
+                        return found
+                    both = self._all([chosen, made[i]], pointer)
+                    both = [a for a in both if not self._glance.empty(a)]
+                    if both:
+                        wider.append((i, both))
+            found = self._any([found, *(both for _, both in wider)])
+            growing = wider
         return found
+
+    def _just_these(
+        self, branches: list[str], made: list[Alternatives], evaluating: list[int], pointer: str
+    ) -> Alternatives:
+        """Some branch; of those that evaluate it is said which hold and which fail."""
+        if 1 << len(evaluating) > MAX_TOGETHER:
+            raise NoComplementError(f"{len(evaluating)} branches may evaluate together")
+        found: list[Alternatives] = []
+        fails = [self._silent(self._fails(branches[i])) for i in evaluating]
+        idle = self._any(part for i, part in enumerate(made) if i not in evaluating)
+        for bits in range(1 << len(evaluating)):
+            parts = [made[i] if bits >> at & 1 else fails[at] for at, i in enumerate(evaluating)]
+            found.append(self._all([*parts] if bits else [idle, *parts], pointer))
+        return self._any(found)
 
     def _one_of(self, branches: list[str], pointer: str) -> Alternatives:
         """Each branch without those others that it is not known to exclude."""
@@ -262,7 +321,7 @@ class Flattener:
             for j, other in enumerate(branches):
                 if i != j and not self._are_exclusive(branch, other):
                     try:
-                        parts.append(self._fails(other))
+                        parts.append(self._silent(self._fails(other)))
                     except NoComplementError as error:
                         first, second = sorted((i, j))
                         reason = f"branches {first} and {second} may both hold: {error}"
@@ -299,7 +358,8 @@ class Flattener:
         condition = join(pointer, "if")
         met = self._all([self._holds(condition), arms["then"]], pointer)
         try:
-            return self._any([met, self._all([self._fails(condition), arms["else"]], pointer)])
+            unmet = self._silent(self._fails(condition))
+            return self._any([met, self._all([unmet, arms["else"]], pointer)])
         except NoComplementError as error:
             self._report(Issue("if", pointer, str(error)))
             return self._any([[()], met])
@@ -316,33 +376,6 @@ class Flattener:
                     there = self._write({"type": "object", "required": [name]}, pointer)
                     needed = self._holds(join(pointer, keyword, name))
                     yield self._any([without, self._all([there, needed], pointer)])
-
-    def _unevaluated(
-        self, schema: dict[str, Any], pointer: str, made: Alternatives
-    ) -> Alternatives:
-        """``unevaluated…`` beside combinators: a schema more in each alternative."""
-        for keyword, rest_of in (
-            ("unevaluatedProperties", evaluated_properties),
-            ("unevaluatedItems", evaluated_items),
-        ):
-            if unevaluated_is_idle(schema, keyword):
-                continue
-            result = []
-            for alternative in made:
-                own = [p for p in alternative if not self._document.is_written(p)]
-                bases = [(p, self._document.schema(p)) for p in own]
-                if self._document.dialect(pointer).draft == "2019-09":  # contains evaluates nothing
-                    bases = [
-                        (p, {k: v for k, v in b.items() if k != "contains"})
-                        for p, b in bases
-                        if isinstance(b, dict)
-                    ]
-                rest = rest_of([(p, b) for p, b in bases if isinstance(b, dict)], pointer)
-                if rest:
-                    alternative = (*alternative, *self._write(rest, pointer)[0])
-                result.append(alternative)
-            made = result
-        return made
 
     # -- what fails -----------------------------------------------------------------------------
 
@@ -379,9 +412,23 @@ class Flattener:
                     broken = self._fails(join(pointer, arm))
                     parts.append(self._all([met(condition), broken], pointer))
         parts.extend(self._broken_dependencies(schema, pointer))
+        parts.extend(self._broken_rests(schema, pointer))
         written = complements(self._document, schema, pointer)
         parts.extend(self._write(each, pointer) for each in written)
         return self._any(parts)
+
+    def _broken_rests(self, schema: dict[str, Any], pointer: str) -> Iterable[Alternatives]:
+        """``unevaluated…`` that fails beside what holds."""
+        for keyword in KEYWORDS:
+            if unevaluated_is_idle(schema, keyword):
+                continue
+            before, self._exact = self._exact, True
+            try:
+                made = self._in_place(schema, pointer)
+            finally:
+                self._exact = before
+            for alternative, broken in broken_rests(self._document, keyword, pointer, made):
+                yield [(*alternative, *self._write(broken, pointer)[0])]
 
     def _broken_dependencies(self, schema: dict[str, Any], pointer: str) -> Iterable[Alternatives]:
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
@@ -393,13 +440,3 @@ class Flattener:
                 else:
                     broken = self._fails(join(pointer, keyword, name))
                     yield self._all([self._write(there, pointer), broken], pointer)
-
-
-def _absorbed(alternatives: Alternatives) -> Alternatives:
-    """Without those that ask for all that another one asks for, and more."""
-    kept: list[frozenset[str]] = []
-    for candidate in sorted(map(frozenset, alternatives), key=len):
-        if not any(other <= candidate for other in kept):
-            kept.append(candidate)
-    left = set(kept)
-    return [a for a in alternatives if frozenset(a) in left]

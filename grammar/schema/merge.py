@@ -23,7 +23,7 @@ from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import Bounds, Others, bounds_of, others_of
 from grammar.schema.complement import NoComplementError
-from grammar.schema.document import NONE, NOT, NOT_MULTIPLE, Document, join
+from grammar.schema.document import BEHIND, NONE, NOT, NOT_MULTIPLE, Document, join
 from grammar.schema.extraction import KEYWORD, NO_SOURCE
 from grammar.schema.flatten import Alternative, Conjunction
 from grammar.schema.languages import Languages
@@ -278,19 +278,22 @@ class Merger:
             return []
         contains = self._contains(schemas)
         length = max((len(prefix) for prefix, _ in places), default=0)
+        length = max([length, *(behind for _, _, behind in contains)])
         items: list[tuple[Way, ...]] = []
         for i in range(length + 1):
             at = (prefix[i] if i < len(prefix) else rest for prefix, rest in places)
             conjunction = tuple(dict.fromkeys(p for p in at if p is not None))
-            items.append(tuple(_ways(conjunction, [pair for pair, _ in contains])))
-        bounds = tuple(bound for _, bound in contains)
+            here = [None if i < behind else pair for pair, _, behind in contains]
+            items.append(tuple(_ways(conjunction, here)))
+        bounds = tuple(bound for _, bound, _ in contains)
         return [ArraySpec(tuple(items[:length]), items[length], least, most, bounds, unique)]
 
     def _contains(
         self, schemas: list[tuple[str, dict[str, Any]]]
-    ) -> list[tuple[tuple[str, str], Contains]]:
-        """For each ``contains``: (the subschema's pointer, its complement's), and the bounds."""
-        found: list[tuple[tuple[str, str], Contains]] = []
+    ) -> list[tuple[tuple[str, str], Contains, int]]:
+        """For each ``contains``: (the subschema's pointer, its complement's), the bounds, and of
+        how many first items it takes no notice."""
+        found: list[tuple[tuple[str, str], Contains, int]] = []
         for pointer, schema in schemas:
             if "contains" not in schema:
                 continue
@@ -308,7 +311,7 @@ class Merger:
                     reason = f"more than {MAX_CONTAINS} are not counted together"
                     self.report(Issue("contains", pointer, reason))
                     break
-                found.append(((inner, outside), Contains(least, most)))
+                found.append(((inner, outside), Contains(least, most), schema.get(BEHIND, 0)))
         return found
 
     # -- emptiness ------------------------------------------------------------------------------
@@ -350,12 +353,16 @@ class Merger:
         return False
 
 
-def _ways(conjunction: Conjunction, contains: list[tuple[str, str]]) -> Iterator[Way]:
-    """An item that matches some of ``contains`` and fails the others, in every combination."""
-    for matches in product((1, 0), repeat=len(contains)):
+def _ways(conjunction: Conjunction, contains: list[tuple[str, str] | None]) -> Iterator[Way]:
+    """An item that matches some of ``contains`` and fails the others, in every combination.
+
+    None: it takes no notice of the item, which counts as none that matches.
+    """
+    for matches in product(*((1, 0) if pair is not None else (0,) for pair in contains)):
         chosen = (
-            inside if match else outside
-            for match, (inside, outside) in zip(matches, contains, strict=True)
+            pair[0] if match else pair[1]
+            for match, pair in zip(matches, contains, strict=True)
+            if pair is not None
         )
         yield tuple(dict.fromkeys((*conjunction, *chosen))), matches
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from grammar.schema import keywords as kw
-from grammar.schema.document import AT, join
+from grammar.schema.document import join
 
 _IN_PLACE = frozenset(
     {
@@ -14,8 +14,6 @@ _IN_PLACE = frozenset(
         "$dynamicRef", "$recursiveRef",
     }
 )  # fmt: skip
-
-Bases = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def item_places(schema: Mapping[str, Any], pointer: str) -> tuple[tuple[str, ...], str | None]:
@@ -68,38 +66,3 @@ def unevaluated_is_idle(schema: Mapping[str, Any], keyword: str) -> bool:
         return is_local(schema) or "additionalProperties" in schema
     tail = "additionalItems" if isinstance(schema.get("items"), list) else "items"
     return is_local(schema, "contains") or tail in schema
-
-
-def evaluated_properties(bases: Bases, pointer: str) -> dict[str, Any]:
-    """What ``unevaluatedProperties`` at ``pointer`` says when just these schema objects hold.
-
-    A schema that leaves alone what they evaluate; empty if they evaluate everything.
-    """
-    for base, schema in bases:
-        own = base == pointer
-        if "additionalProperties" in schema or (not own and "unevaluatedProperties" in schema):
-            return {}
-    return {
-        "properties": {n: True for b, s in bases for n in kw.mapping(s, "properties", b)},
-        "patternProperties": {
-            p: True for b, s in bases for p in kw.mapping(s, "patternProperties", b)
-        },
-        "additionalProperties": {AT: join(pointer, "unevaluatedProperties")},
-    }
-
-
-def evaluated_items(bases: Bases, pointer: str) -> dict[str, Any]:
-    """The same for ``unevaluatedItems``: items that match a ``contains`` are evaluated, too."""
-    longest = 0
-    for base, schema in bases:
-        prefix, _ = item_places(schema, base)
-        tail = "additionalItems" if isinstance(schema.get("items"), list) else "items"
-        if tail in schema or (base != pointer and "unevaluatedItems" in schema):
-            return {}
-        longest = max(longest, len(prefix))
-    items: dict[str, Any] = {AT: join(pointer, "unevaluatedItems")}
-    counted = [{AT: join(base, "contains")} for base, schema in bases if "contains" in schema]
-    if counted:
-        items = {"anyOf": [items, *counted]}
-    written: dict[str, Any] = {"items": items}
-    return {"prefixItems": [True] * longest, **written} if longest else written

@@ -14,7 +14,7 @@ from typing import Any
 
 from grammar.schema import keywords as kw
 from grammar.schema.bounds import bounds_of, exact, others_of
-from grammar.schema.document import AT, NONE, NOT, SOME_KEY, Document, join
+from grammar.schema.document import AT, BEHIND, NONE, NOT, SOME_KEY, Document, join
 from grammar.schema.places import contains_bounds, extra_place, item_places
 
 _LISTING = frozenset({"const", "enum", NONE})
@@ -103,7 +103,80 @@ class Evaluator:
             arm = "then" if self.holds(join(pointer, "if"), value) else "else"
             if arm in schema and not self.holds(join(pointer, arm), value):
                 return False
-        return self._depends(schema, pointer, value) and self.holds_locally(pointer, value)
+        if not self._depends(schema, pointer, value) or not self.holds_locally(pointer, value):
+            return False
+        return not self._document.tracks_evaluation or self._rest_holds(schema, pointer, value)
+
+    def _rest_holds(self, schema: dict[str, Any], pointer: str, value: Any) -> bool:
+        """Whether the parts that nothing evaluates fit ``unevaluated…`` (Core, 11)."""
+        for keyword, kind in (("unevaluatedProperties", dict), ("unevaluatedItems", list)):
+            if keyword in schema and isinstance(value, kind):
+                others = {k: v for k, v in schema.items() if k != keyword}
+                seen = self._evaluated(others, pointer, value)
+                parts = value.items() if isinstance(value, dict) else enumerate(value)
+                place = join(pointer, keyword)
+                if not all(part in seen or self.holds(place, item) for part, item in parts):
+                    return False
+        return True
+
+    def _evaluated(self, schema: dict[str, Any] | bool, pointer: str, value: Any) -> set[str | int]:
+        """The keys, or the places of the items, that a subschema that holds evaluates."""
+        if isinstance(schema, bool) or NOT in schema:
+            return set()
+        document = self._document
+        places = [schema[AT]] if AT in schema else document.references(schema, pointer)
+        dialect = document.dialect(pointer)
+        alone = "$ref" in schema and dialect.ref_alone
+        if not alone:
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                count = kw.schemas(schema, keyword, pointer)
+                places += [join(pointer, keyword, i) for i in range(count)]
+            if "if" in schema:
+                met = self.holds(join(pointer, "if"), value)
+                arms = ("if", "then") if met else ("else",)
+                places += [join(pointer, arm) for arm in arms if arm in schema]
+            for keyword in ("dependentSchemas", "dependencies"):
+                needs = kw.mapping(schema, keyword, pointer)
+                places += [
+                    join(pointer, keyword, name)
+                    for name in needs
+                    if name in value and not isinstance(needs[name], list)
+                ]
+        found: set[str | int] = set()
+        for place in dict.fromkeys(places):
+            if self.holds(place, value):
+                found |= self._evaluated(document.schema(place), place, value)
+        if alone:
+            return found
+        if isinstance(value, dict):
+            return found | self._evaluated_keys(schema, pointer, value)
+        return found | self._evaluated_items(schema, pointer, value, dialect.draft)
+
+    def _evaluated_keys(
+        self, schema: dict[str, Any], pointer: str, value: dict[str, Any]
+    ) -> set[str | int]:
+        if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+            return set(value)
+        declared = kw.mapping(schema, "properties", pointer)
+        patterns = kw.mapping(schema, "patternProperties", pointer)
+        return {
+            name
+            for name in value
+            if name in declared or any(self._key_matches(p, pointer, name) for p in patterns)
+        }
+
+    def _evaluated_items(
+        self, schema: dict[str, Any], pointer: str, value: list[Any], draft: str | None
+    ) -> set[str | int]:
+        prefix, _ = item_places(schema, pointer)
+        tail = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+        if tail in schema or "unevaluatedItems" in schema:
+            return set(range(len(value)))
+        found: set[str | int] = set(range(min(len(prefix), len(value))))
+        if "contains" in schema and draft != "2019-09":
+            place = join(pointer, "contains")
+            found |= {i for i, item in enumerate(value) if self.holds(place, item)}
+        return found
 
     def _keys(self, values: Iterable[Any]) -> Iterator[str]:
         for value in values:
@@ -175,7 +248,8 @@ class Evaluator:
         if schema.get("uniqueItems") is True and len({key_of(v) for v in value}) < len(value):
             return False
         if "contains" in schema:
-            hits = sum(self.holds(join(pointer, "contains"), v) for v in value)
+            seen = value[schema.get(BEHIND, 0) :]
+            hits = sum(self.holds(join(pointer, "contains"), v) for v in seen)
             low, high = contains_bounds(schema, pointer)
             if hits < low or (high is not None and hits > high):
                 return False
