@@ -189,7 +189,7 @@ def test_anchored_patterns_have_few_states() -> None:
 )  # fmt: skip
 def test_nasty_patterns_end_within_their_fuel(pattern: str) -> None:
     builder = RegexBuilder(budget=60_000)
-    start = time.process_time()
+    start = time.thread_time()
     try:
         language = parse_search(builder, pattern)
         assert not language.is_empty()
@@ -201,7 +201,7 @@ def test_nasty_patterns_end_within_their_fuel(pattern: str) -> None:
         language.min_length()
     except RegexBudgetError:
         assert builder.fuel < 0
-    assert time.process_time() - start < 10
+    assert time.thread_time() - start < 10
 
 
 def test_unlucky_fuel_leaves_a_usable_builder() -> None:

@@ -432,9 +432,9 @@ def long_text(size: int, seed: int = 1) -> str:
 )
 def test_large_sources_compile_in_well_under_a_second(unit: str, bounds: dict[str, Any]) -> None:
     source = long_text(200_000)
-    began = time.process_time()
+    began = time.thread_time()
     grammar = compiled(schema_of(unit, **bounds), source=source)
-    assert time.process_time() - began < 0.8
+    assert time.thread_time() - began < 0.8
     assert grammar.memory_bytes() < 40 << 20
     expected = Passages(source, unit)
     for seed in range(3):
@@ -445,7 +445,7 @@ def test_large_sources_compile_in_well_under_a_second(unit: str, bounds: dict[st
 
 @pytest.mark.parametrize("source", ["a" * 100_000, "ab" * 50_000, "a\n" * 50_000, " a" * 50_000])
 def test_sources_that_repeat_themselves(source: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     grammar = compiled(schema_of(maxLength=50), source=source)
     assert written(grammar, 1, check_masks=False) in source
     for unit in UNITS[1:]:  # some have one passage only, the whole source
@@ -454,7 +454,7 @@ def test_sources_that_repeat_themselves(source: str) -> None:
             legal = ids_of(matcher.mask())
             if not matcher.is_accepting():
                 matcher.advance(legal[0])
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_places_are_found_again_when_they_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,12 +114,12 @@ def test_ambiguity_within_a_long_token_is_merged(monkeypatch: pytest.MonkeyPatch
     tokens = [*VOCABULARY.tokens[:256], b"a" * 60, b"a" * 59 + b"z", b"ab" * 30, b"ac" * 30, b""]
     vocabulary = Vocabulary(tokens, {}, [260])
     grammar = compile_gbnf('root ::= "a" root "x" | [ab] root "y" | "z"', vocabulary)
-    began = time.process_time()
+    began = time.thread_time()
     matcher = grammar.start()
     assert ids_of(matcher.mask()) == [ord("a"), ord("b"), ord("z"), 256, 257, 258]
     matcher.advance(257)
     assert ids_of(matcher.mask()) == [ord("x"), ord("y")]
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
     # Either way of finding a mask finds the same one.
     monkeypatch.setattr(machine_module, "MANY_EXITS", 0)
     for source in (JSON, 'root ::= [^<]* item*\nitem ::= "<b>" [^<]* item? "</b>" .*'):
@@ -368,7 +368,7 @@ NASTY = {
 @pytest.mark.parametrize("name", NASTY)
 def test_nasty_grammars_work_or_are_refused_in_time(name: str) -> None:
     source, text = NASTY[name]
-    began = time.process_time()
+    began = time.thread_time()
     try:
         grammar = compile_gbnf(source, VOCABULARY)
     except GrammarSourceError as error:
@@ -380,7 +380,7 @@ def test_nasty_grammars_work_or_are_refused_in_time(name: str) -> None:
             matcher.advance(byte)
         matcher.mask()
         assert len(grammar.start().describe()) < 2000
-    assert time.process_time() - began < 10
+    assert time.thread_time() - began < 10
 
 
 def test_the_budget_bounds_rules_and_bytes() -> None:

@@ -23,9 +23,9 @@ HOSTILE = (
 @pytest.mark.parametrize("value", [{"a": 77}, {"c": "2024-05-05"}, {"b": "Nobody"}])
 def test_a_source_that_repeats_itself(unit: str, value: dict[str, Any]) -> None:
     source = Source((unit * 20_000)[:20_000])
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert len(check(value, RULES, source)) == 1
-    assert time.perf_counter() - begun < 8, "on a loaded machine; it was minutes"
+    assert time.thread_time() - begun < 8, "on a loaded machine; it was minutes"
 
 
 @pytest.mark.parametrize(

@@ -266,10 +266,10 @@ def test_a_large_source_is_read_in_time(unit: str) -> None:
     source = Source(unit * (200_000 // len(unit)))
     value = {"a": 22, "b": "2023-01-01", "c": "not there", "d": "1.5"}
     option = {"default": "auto", "fields": {"b": "date", "d": "number"}}
-    began = time.process_time()
+    began = time.thread_time()
     found = check(value, rules(None, option), source)
-    assert time.process_time() - began < 5, "it takes some tenths of a second"
+    assert time.thread_time() - began < 5, "it takes some tenths of a second"
     assert [each.pointer for each in found] == ["/a", "/b", "/c", "/d"]
-    began = time.process_time()
+    began = time.thread_time()
     check(value, rules(None, option), source)
-    assert time.process_time() - began < 0.5, "what was read once is kept"
+    assert time.thread_time() - began < 0.5, "what was read once is kept"

@@ -152,14 +152,14 @@ def test_refused_patterns_say_what_and_where(
     ],
 )
 def test_nasty_patterns_work_or_are_refused_in_time(pattern: str, text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     try:
         matcher = compile_regex(pattern, VOCABULARY).start()
         assert feed(matcher, text)
         matcher.mask()
     except GrammarSourceError as error:
         assert error.problem in ("too complex", "unsupported")
-    assert time.process_time() - began < 10
+    assert time.thread_time() - began < 10
 
 
 def test_the_budget_bounds_the_work() -> None:
@@ -217,7 +217,7 @@ def test_any_set_of_choices(choices: set[str]) -> None:
 def test_a_hundred_thousand_choices() -> None:
     rng = random.Random(1)
     choices = [f"{rng.choice('abcdefgh')}{rng.random()}-{i}" for i in range(100_000)]
-    began = time.process_time()
+    began = time.thread_time()
     grammar = compile_choice(choices, VOCABULARY)
     matcher = grammar.start()
     for byte in choices[777].encode():
@@ -226,7 +226,7 @@ def test_a_hundred_thousand_choices() -> None:
         matcher.advance(byte)
     assert matcher.is_accepting()
     assert grammar.memory_bytes() > sum(map(len, choices))
-    assert time.process_time() - began < 10
+    assert time.thread_time() - began < 10
 
 
 @pytest.mark.parametrize("choices", [[], [""], ["a", ""], ["a", "b", "a"], ["\udc00"]])

@@ -329,7 +329,7 @@ def test_long_answers_are_parsed_at_once() -> None:
     """A very generous bound on time for what took hours where searches were quadratic or cubic."""
     import time
 
-    started = time.process_time()
+    started = time.thread_time()
     for name in ("held to the end", "lazy and never closed", "runs of spaces", "qwen3, prose"):
         template, unit = COSTS[name]
         text = (unit * (100_000 // len(unit) + 1))[:100_000]
@@ -337,7 +337,7 @@ def test_long_answers_are_parsed_at_once() -> None:
         for at in range(0, len(text), 4):
             parser.feed(text[at : at + 4])
         parser.finalize()
-    assert time.process_time() - started < 20
+    assert time.thread_time() - started < 20
 
 
 # --- holding back ----------------------------------------------------------------------------

@@ -235,13 +235,13 @@ def test_length_windows_use_the_period() -> None:
 def test_many_literals_in_linear_time() -> None:
     b = RegexBuilder()
     words = [f"w{i * 7919 % 100003}k{i}" for i in range(10_000)]
-    start = time.process_time()
+    start = time.thread_time()
     language = b.union(*map(b.literal, words))
     steps = b.fuel
     assert all(language.matches(word) for word in words[::7])
     assert not language.matches("w1")
     assert not language.matches(words[0] + "0" * 9)
-    assert time.process_time() - start < 10
+    assert time.thread_time() - start < 10
     assert steps > 1_000_000 - 2 * sum(map(len, words))
     assert (language.min_length(), language.max_length()) == (
         min(map(len, words)),

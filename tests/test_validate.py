@@ -77,9 +77,9 @@ def test_numbers_of_any_length_are_judged(schema: Any, text: str, valid: bool | 
 
 
 def test_a_number_of_a_million_digits_takes_no_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert verdict({"type": "integer", "multipleOf": 3}, "3" * 1_000_000) is True
-    assert time.perf_counter() - started < 5  # as an integer: minutes
+    assert time.thread_time() - started < 5  # as an integer: minutes
 
 
 def test_many_violations_are_cut_short() -> None:
@@ -232,9 +232,9 @@ def test_reasons_are_found_in_bounded_time(name: str, depth: int) -> None:
     for _ in range(depth):
         value = {"a": value} if name == "names" else [value]
     validator = AnswerValidator(DOUBLING[name])
-    begun = time.process_time()
+    begun = time.thread_time()
     found = validator.check(value)
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
     assert found.valid is False
     assert len(found.violations) >= 1
 
