@@ -24,6 +24,7 @@ from server.catalogue import CATALOGUE_FILE, Catalogue, CatalogueError, load_cat
 from server.fetch import cache_dir, is_verified, resolve_model
 from server.fetch_errors import FetchError
 from server.lint_cli import lint_command
+from server.options import MODEL_HELP, CacheOption, ConfigOption, ModelOption
 from server.parse_cli import parse_command
 from server.progress import terminal_progress
 from server.run import ServeError, run_server
@@ -39,30 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="OpenAI-compatible server for local GGUF models whose answers fit the requested shape.",
 )
-
-_MODEL_HELP = (
-    "The model: a catalogue name (see `gabarito models`), a GGUF file's path, "
-    "hf:owner/repo/file.gguf, or an https URL. [default: the catalogue's default]"
-)
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Settings file, or a directory with a gabarito.toml. [default: $GABARITO_CONFIG, "
-        "else ./config/gabarito.toml, else the one that came with the program]",
-    ),
-]
-ModelOption = Annotated[str | None, typer.Option("--model", metavar="MODEL", help=_MODEL_HELP)]
-CacheOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache-dir",
-        metavar="DIR",
-        help="Where fetched models are kept. [default: the user's cache directory]",
-    ),
-]
 
 
 @app.command()
@@ -149,7 +126,7 @@ def serve(
 
 @app.command()
 def fetch(
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=_MODEL_HELP)] = None,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)] = None,
     config: ConfigOption = None,
     cache: CacheOption = None,
 ) -> None:

@@ -10,11 +10,12 @@ Read next: `server/lint/rules.py`, `config/dialects.toml`.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from server.options import failure, read_json
 
 if TYPE_CHECKING:
     from server.lint import Dialect, LintReport
@@ -60,10 +61,10 @@ def lint_command(
     from server.settings import load_settings
 
     if fail_on not in _SEVERITIES:
-        raise _failure(f"--fail-on must be one of {', '.join(_SEVERITIES)}, not {fail_on!r}")
+        raise failure(f"--fail-on must be one of {', '.join(_SEVERITIES)}, not {fail_on!r}")
     known = load_dialects(load_settings(config).config_file(DIALECTS_FILE))
     dialects = _chosen(known, targets)
-    schema = _schema_of(_read(file))
+    schema = _schema_of(read_json(file))
     report = (
         lint_tools(schema, dialects) if isinstance(schema, list) else lint_schema(schema, dialects)
     )
@@ -82,7 +83,7 @@ def _chosen(known: dict[str, Dialect], targets: list[str] | None) -> list[Dialec
     names = [name for name in targets if name != "none"]
     for name in names:
         if name not in known:
-            raise _failure(f"--target {name}: there are {', '.join(known)}, and none")
+            raise failure(f"--target {name}: there are {', '.join(known)}, and none")
     return [known[name] for name in names]
 
 
@@ -90,10 +91,10 @@ def _schema_of(value: Any) -> dict[str, Any] | list[Any]:
     """The schema in a file that may hold a whole response_format around it, or a list of tools."""
     if isinstance(value, list):
         if not all(isinstance(item, dict) for item in value):
-            raise _failure("a list must be one of tools, as in a request")
+            raise failure("a list must be one of tools, as in a request")
         return value
     if not isinstance(value, dict):
-        raise _failure("the file must hold a JSON object: a schema")
+        raise failure("the file must hold a JSON object: a schema")
     inner = value.get("json_schema")
     if value.get("type") == "json_schema" and isinstance(inner, dict):
         value = inner
@@ -101,18 +102,6 @@ def _schema_of(value: Any) -> dict[str, Any] | list[Any]:
     wrapped = isinstance(inner, dict) and isinstance(value.get("name"), str)
     schema: dict[str, Any] = inner if wrapped else value
     return schema
-
-
-def _read(file: str) -> Any:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return json.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise _failure(f"cannot read {file}: {error.strerror}") from error
-    except RecursionError as error:
-        raise _failure(f"{file} is nested too deeply") from error
-    except ValueError as error:
-        raise _failure(f"{file} is not JSON: {error}") from error
 
 
 def _print(report: LintReport, known: dict[str, Dialect]) -> None:
@@ -149,8 +138,3 @@ def _summary(report: LintReport) -> str:
             parts.append(f"{count} {severity}{'s' if count > 1 else ''}")
     verdict = "enforced whole" if report.is_enforced else "not enforced whole"
     return f"{', '.join(parts) or 'nothing found'}; {verdict} by this server"
-
-
-def _failure(message: str) -> typer.Exit:
-    typer.echo(f"gabarito: {message}", err=True)
-    return typer.Exit(2)

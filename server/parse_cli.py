@@ -11,13 +11,14 @@ Read next: `parsing/README.md`.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from server.options import ConfigOption, failure, read_json, read_text
 
 if TYPE_CHECKING:
     from parsing import ResponseTemplate, TemplateFile
@@ -111,9 +112,7 @@ def parse_command(
     listing: Annotated[
         bool, typer.Option("--list", help="List the templates and what they are for, and stop.")
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file or directory.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Take a model's answer apart by a response template, and show its regions and the message.
 
@@ -133,21 +132,21 @@ def parse_command(
                 typer.echo(f"{known.name:<16} {known.description}")
             return
         if template is None and chat_template is not None:
-            chosen = choose_template(_read(str(chat_template)), files).template
+            chosen = choose_template(read_text(str(chat_template)), files).template
         else:
             chosen = _named(template, settings, files)
-        parsed = parse(_read(file), chosen, prefix=prefix, tools=_read_tools(tools))
+        parsed = parse(read_text(file), chosen, prefix=prefix, tools=_read_tools(tools))
     except (TemplateSettingError, ResponseTemplateError) as error:
-        raise _failure(error, 2) from error
+        raise failure(error, 2) from error
     except ResponseParseError as error:  # a pattern that takes too long
-        raise _failure(error, 1) from error
+        raise failure(error, 1) from error
     if as_json:
         regions = [region.as_dict() for region in parsed.regions]
         typer.echo(json.dumps({"regions": regions, "message": parsed.message}, ensure_ascii=False))
     else:
         _print(parsed)
     if parsed.missing is not None:
-        raise _failure(parsed.missing, 1)
+        raise failure(parsed.missing, 1)
 
 
 def parse(
@@ -195,37 +194,18 @@ def _named(
     wanted = settings.model.response_template
     if wanted is None:
         names = ", ".join(known.name for known in files)
-        raise _failure(f"--template or --chat-template is needed; there are: {names}", 2)
+        raise failure(f"--template or --chat-template is needed; there are: {names}", 2)
     setting = "model.response_template" if template is None else "--template"
     return named_template(wanted, files, setting=setting)
-
-
-def _read(file: str) -> str:
-    """A file's text, as it is: line ends are not changed."""
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8")
-    except OSError as error:
-        raise _failure(f"cannot read {file}: {error.strerror}", 2) from error
-    except UnicodeDecodeError as error:
-        raise _failure(f"{file} is not UTF-8 text: {error}", 2) from error
 
 
 def _read_tools(path: Path | None) -> list[dict[str, Any]] | None:
     if path is None:
         return None
-    try:
-        tools = json.loads(_read(str(path)))
-    except ValueError as error:
-        raise _failure(f"{path} is not JSON: {error}", 2) from error
+    tools = read_json(str(path))
     if not isinstance(tools, list):
-        raise _failure(f"{path} must hold a JSON list of tools", 2)
+        raise failure(f"{path} must hold a JSON list of tools", 2)
     return tools
-
-
-def _failure(error: Exception | str, code: int) -> typer.Exit:
-    typer.echo(f"gabarito: {error}", err=True)
-    return typer.Exit(code)
 
 
 def _print(parsed: Parsed) -> None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from server.options import ConfigOption, read_script
+
 if TYPE_CHECKING:
     from server.story import Scene
 
@@ -48,9 +50,7 @@ def toy_command(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per scene: request and response.")
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file or directory.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Tell what a schema can't do: no download, the same every time.
 
@@ -64,10 +64,7 @@ def toy_command(
 
     settings = load_settings(config)
     path = story or settings.config_file(_TOY_FILE)
-    try:
-        spec: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"cannot read the story {path}: {error}") from None
+    spec = read_script(path, "story")
     if willing is not None:
         spec["willing_answer"] = willing
     try:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from server.options import ConfigOption, ModelOption, failure, read_script
+
 if TYPE_CHECKING:
     from grammar import Grammar
     from server.engine.engine import LocalEngine
@@ -38,13 +40,7 @@ def trace_command(
         bool,
         typer.Option("--toy", help="Use the scripted toy model: no download, same every time."),
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Catalogue name, GGUF path, hf: or https: reference. [default: the settings']",
-        ),
-    ] = None,
+    model: ModelOption = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Most tokens to generate.", show_default=True)
     ] = 256,
@@ -60,9 +56,7 @@ def trace_command(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line instead of a table.")
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file or directory.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Show, token by token, what a schema allows and what the model would have preferred.
 
@@ -79,7 +73,7 @@ def trace_command(
     from server.trace import print_trace, trace, trace_lines
 
     settings = load_settings(config, overrides={"model.name": model})
-    script = _toy_spec(settings) if toy else {}
+    script = read_script(settings.config_file(_TOY_FILE), "toy model") if toy else {}
     schema_value = _read_schema(schema) if schema is not None else script.get("schema")
     message = prompt if prompt is not None else script.get("prompt")
     if message is None or schema_value is None:
@@ -87,7 +81,7 @@ def trace_command(
     try:
         engine = _open_engine(settings, script)
     except EngineError as error:
-        raise _failure(error, 1) from error
+        raise failure(error, 1) from error
     try:
         compiled = None if free else _compile(schema_value, engine, settings)
         steps = trace(
@@ -103,23 +97,9 @@ def trace_command(
         else:
             print_trace(steps, Console())
     except (EngineError, GrammarError) as error:
-        raise _failure(error, 1) from error
+        raise failure(error, 1) from error
     finally:
         engine.close()
-
-
-def _failure(error: Exception, code: int) -> typer.Exit:
-    typer.echo(f"gabarito: {error}", err=True)
-    return typer.Exit(code)
-
-
-def _toy_spec(settings: Settings) -> dict[str, Any]:
-    path = settings.config_file(_TOY_FILE)
-    try:
-        spec: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"cannot read the toy model {path}: {error}") from None
-    return spec
 
 
 def _read_schema(argument: str) -> object:
@@ -164,7 +144,7 @@ def _compile(schema: object, engine: LocalEngine, settings: Settings) -> Grammar
             formats=settings.grammar.formats,
         )
     except SchemaError as error:
-        raise _failure(error, 2) from error
+        raise failure(error, 2) from error
 
 
 def _prompt_tokens(engine: LocalEngine, message: str, settings: Settings) -> list[int]:

@@ -55,9 +55,8 @@ def escape(part: str) -> str:
 
 def join(pointer: str, *parts: str | int) -> str:
     """A pointer extended by some reference tokens."""
-    for part in parts:
-        pointer += "/" + (escape(part) if isinstance(part, str) else str(part))
-    return pointer
+    tokens = (escape(part) if isinstance(part, str) else str(part) for part in parts)
+    return pointer + "".join(["/" + token for token in tokens])
 
 
 def _go_on() -> None:

@@ -151,7 +151,7 @@ def dialect_findings(root: Schema, dialect: Dialect) -> Iterator[Finding]:
 
 
 def _at(place: Place, dialect: Dialect) -> Iterator[Finding]:
-    schema, at = place.schema, place.pointer
+    schema, at = place.schema, place
     effects: tuple[tuple[Effect, Mapping[str, str]], ...] = (
         ("refused", dialect.refused),
         ("ignored", dialect.ignored),
@@ -176,7 +176,7 @@ def _at(place: Place, dialect: Dialect) -> Iterator[Finding]:
 
 
 def _shape(place: Place, dialect: Dialect) -> Iterator[Finding]:
-    schema, at = place.schema, place.pointer
+    schema, at = place.schema, place
     properties = schema.get("properties")
     is_object = schema.get("type") == "object" or isinstance(properties, dict)
     if dialect.closed_objects and is_object and schema.get("additionalProperties") is not False:
@@ -228,7 +228,7 @@ def _shape(place: Place, dialect: Dialect) -> Iterator[Finding]:
 
 
 def _strings(place: Place, dialect: Dialect) -> Iterator[Finding]:
-    schema, at = place.schema, place.pointer
+    schema, at = place.schema, place
     name = schema.get("format")
     if dialect.formats is not None and isinstance(name, str) and name not in dialect.formats:
         yield _finding(dialect, dialect.other_formats, at, f"The format {name!r} isn't known.")
@@ -288,9 +288,11 @@ def _over_limits(root: Schema, dialect: Dialect) -> Iterator[Finding]:
 
 
 def _finding(
-    dialect: Dialect, effect: Effect, at: str, message: str, advice: str | None = None
+    dialect: Dialect, effect: Effect, at: Place | str, message: str, advice: str | None = None
 ) -> Finding:
-    return Finding(effect, "warning", at, message, advice or _ADVICE[effect], dialect.name)
+    # The pointer of a place is as long as it is deep: it is made for findings only.
+    pointer = at if isinstance(at, str) else at.pointer
+    return Finding(effect, "warning", pointer, message, advice or _ADVICE[effect], dialect.name)
 
 
 def tools_over_limit(strict_tools: int, dialect: Dialect) -> Iterator[Finding]:
