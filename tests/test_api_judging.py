@@ -250,9 +250,9 @@ async def test_what_the_validator_cannot_tell_is_no_fault() -> None:
 
 async def test_the_same_schema_has_one_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = __import__("server.api.structured", fromlist=["x"]).AnswerValidator
+    original = __import__("server.api.answerformat", fromlist=["x"]).AnswerValidator
     monkeypatch.setattr(
-        "server.api.structured.AnswerValidator",
+        "server.api.answerformat.AnswerValidator",
         lambda schema, **options: made.append(schema) or original(schema, **options),
     )
     async with client_of(app_with(ScriptedEngine(saying(RIGHT)))) as client:

@@ -8,7 +8,8 @@ Read next: `server/api/chat.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from sse_starlette import ServerSentEvent
@@ -17,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from server.api import sse
 from server.api.clients import client_of, current_client
+from server.api.errors import to_api_error
 from server.api.models import ChatCompletionRequest, CompletionRequest
 from server.api.repairing import HeldChoices
 from server.api.running import Choices, until_disconnect
@@ -43,7 +45,7 @@ async def respond(
     *,
     begin: Callable[[Served, _Wanted], Awaitable[_Answer]],
     whole: Callable[[Served, _Wanted], Awaitable[dict[str, Any]]],
-    events: Callable[[_Answer], AsyncIterator[ServerSentEvent]],
+    events: Callable[[_Answer], AsyncGenerator[ServerSentEvent]],
 ) -> Response:
     """Serve one request of a kind.
 
@@ -59,8 +61,21 @@ async def respond(
         return JSONResponse(await until_disconnect(request, lambda: whole(served, wanted)))
     answer = await until_disconnect(request, lambda: begin(served, wanted))
     return sse.EventStream(
-        events(answer),
+        _ended(events(answer)),
         ping_seconds=served.settings.server.ping_seconds,
         on_end=answer.running.cancel,
         on_shutdown=answer.running.stop_for_shutdown,
     )
+
+
+async def _ended(events: AsyncGenerator[ServerSentEvent]) -> AsyncGenerator[ServerSentEvent]:
+    """The events, and how the stream ends: with `[DONE]`, or with an error that came after its
+    start, which is an event, too."""
+    async with aclosing(events) as each:
+        try:
+            async for event in each:
+                yield event
+        except Exception as error:  # whatever it was, the client must hear of it
+            yield sse.event(to_api_error(error).envelope())
+            return
+    yield sse.DONE

@@ -12,7 +12,7 @@ Read next: `server/api/running.py` for the generations, `server/deltas.py` for t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,19 +27,17 @@ from server.api.answerformat import AnswerFormat
 from server.api.answering import respond
 from server.api.binding import Binding, bind, prompt_again
 from server.api.demands import grounding_of, loops_of
-from server.api.errors import to_api_error
 from server.api.extension import Extension
 from server.api.judging import Judge
 from server.api.models import ChatCompletionRequest
 from server.api.profiles import require_profile
 from server.api.repairing import AttemptEvent, HeldChoices, HeldJudge
 from server.api.requests import (
-    engine_options,
+    generations_of,
     max_choices,
     require_room,
-    sampling_of,
+    require_tokens,
     seconds_of,
-    with_seeds,
 )
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
@@ -47,7 +45,7 @@ from server.api.telling import tell_end
 from server.api.toolchecks import CallJudge
 from server.calls import ToolCallDelta, ValueEvent
 from server.deltas import AnswerReader, ContentDelta, Output, ReasoningDelta, RegionEvent
-from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
+from server.engine.types import Finished, TextPiece, TokenRecord
 from server.thoughts import CountingReader
 
 
@@ -171,7 +169,7 @@ async def chat_completions(request: Request, runtime: Runtime) -> Response:
 async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     """Prepare and submit; from here on the generations run."""
     count = max_choices(wanted.n, served)
-    sampling = sampling_of(wanted, served)
+    require_tokens(wanted, served)
     asked = wanted.wanted_format
     asked = None if asked is None else served.formats.resolved(asked)
     require_profile(wanted, asked, served.dialects, default=served.settings.grammar.profile)
@@ -182,18 +180,15 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     if loops is not None:
         limit = loops[0].budget
     await require_room(wanted, binding.grammar, limit)
-    requests = [
-        GenerationRequest(
-            prompt=binding.tokens,
-            max_tokens=limit,
-            sampling=each,
-            stop=wanted.stops,
-            grammar=binding.grammar,
-            top_logprobs=(wanted.top_logprobs or 0) if wanted.logprobs else None,
-            **engine_options(wanted, served),
-        )
-        for each in with_seeds(sampling, count)
-    ]
+    requests = generations_of(
+        wanted,
+        served,
+        [binding.tokens],
+        count=count,
+        grammar=binding.grammar,
+        max_tokens=limit,
+        top_logprobs=(wanted.top_logprobs or 0) if wanted.logprobs else None,
+    )
     judge = Judge(binding.answer_format, served.formats.count_fault, grounding)
     call_judge = None
     if binding.offer is not None:
@@ -259,25 +254,20 @@ async def _whole(served: Served, wanted: ChatCompletionRequest) -> dict[str, Any
     )
 
 
-async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
-    """The answer as a stream. An error that comes after its start is an event, and its end."""
+async def _events(answer: _Answer) -> AsyncGenerator[ServerSentEvent]:
+    """The answer as a stream."""
     writer = _ChunkWriter(answer)
-    try:
-        for chunk in writer.opening():
-            yield chunk
-        async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
-            async for index, event in events:
-                for chunk in writer.chunks(index, event):
-                    yield chunk
-                if isinstance(event, Finished):
-                    await answer.finish(index, event)
-                    yield writer.finish(index)
-        for chunk in writer.closing():
-            yield chunk
-    except Exception as error:
-        yield sse.event(to_api_error(error).envelope())
-        return
-    yield sse.DONE
+    for chunk in writer.opening():
+        yield chunk
+    async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
+        async for index, event in events:
+            for chunk in writer.chunks(index, event):
+                yield chunk
+            if isinstance(event, Finished):
+                await answer.finish(index, event)
+                yield writer.finish(index)
+    for chunk in writer.closing():
+        yield chunk
 
 
 class _ChunkWriter:

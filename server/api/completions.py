@@ -10,7 +10,7 @@ Read next: `server/api/chat.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,18 +28,17 @@ from server.api.extension import Extension
 from server.api.judging import Judge
 from server.api.models import CompletionRequest
 from server.api.requests import (
-    engine_options,
+    generations_of,
     max_choices,
     require_room,
-    sampling_of,
+    require_tokens,
     seconds_of,
-    with_seeds,
 )
 from server.api.running import Choices
 from server.api.runtime import Runtime, Served
 from server.api.telling import tell_end
 from server.engine.errors import ContextOverflowError
-from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
+from server.engine.types import Finished, TextPiece, TokenRecord
 
 #: Most tokens of an answer whose request sets no limit, as in OpenAI's API.
 DEFAULT_MAX_TOKENS = 16
@@ -109,9 +108,10 @@ async def completions(request: Request, runtime: Runtime) -> Response:
 async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
     """Prepare and submit; from here on the generations run."""
     count = max_choices(wanted.n, served)
-    sampling = sampling_of(wanted, served)
+    require_tokens(wanted, served)
+    limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
     answer_format = await served.formats.compile(wanted.wanted_format, source=wanted.source_text)
-    await require_room(wanted, answer_format.grammar, wanted.max_tokens or DEFAULT_MAX_TOKENS)
+    await require_room(wanted, answer_format.grammar, limit)
     prompts = await anyio.to_thread.run_sync(_prompts, served, wanted, abandon_on_cancel=True)
     if len(prompts) * count > MAX_ALL_CHOICES:
         raise ApiError(
@@ -121,19 +121,15 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
             param="prompt",
             code="invalid_value",
         )
-    requests = [
-        GenerationRequest(
-            prompt=prompt,
-            max_tokens=wanted.max_tokens or DEFAULT_MAX_TOKENS,
-            sampling=each,
-            stop=wanted.stops,
-            grammar=answer_format.grammar,
-            top_logprobs=wanted.logprobs,
-            **engine_options(wanted, served),
-        )
-        for prompt, _ in prompts
-        for each in with_seeds(sampling, count)
-    ]
+    requests = generations_of(
+        wanted,
+        served,
+        [prompt for prompt, _ in prompts],
+        count=count,
+        grammar=answer_format.grammar,
+        max_tokens=limit,
+        top_logprobs=wanted.logprobs,
+    )
     try:
         running = Choices(served.engine, requests, observe=served.observe)
     except ContextOverflowError as error:
@@ -223,29 +219,24 @@ def _logprobs(answer: _Answer, choice: _Choice) -> dict[str, Any] | None:
     return shape
 
 
-async def _events(answer: _Answer) -> AsyncIterator[ServerSentEvent]:
-    """The answer as a stream. An error that comes after its start is an event, and its end."""
-    try:
-        for index, choice in enumerate(answer.choices):
-            if choice.echo:
-                yield _chunk(answer, index, choice.echo)
-        async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
-            async for index, event in events:
-                choice = answer.choices[index]
-                if isinstance(event, TextPiece):
-                    choice.parts.append(event.text)
-                    choice.tokens += event.tokens
-                    yield _chunk(answer, index, event.text)
-                else:
-                    await answer.finish(index, event)
-                    yield _finish(answer, index, event)
-        if answer.request.options.include_usage:
-            usage = answer.envelope.wrap([], usage=answer.usage(), timings=answer.timings())
-            yield sse.event(usage)
-    except Exception as error:
-        yield sse.event(to_api_error(error).envelope())
-        return
-    yield sse.DONE
+async def _events(answer: _Answer) -> AsyncGenerator[ServerSentEvent]:
+    """The answer as a stream."""
+    for index, choice in enumerate(answer.choices):
+        if choice.echo:
+            yield _chunk(answer, index, choice.echo)
+    async with aclosing(answer.running.events(seconds=answer.seconds)) as events:
+        async for index, event in events:
+            choice = answer.choices[index]
+            if isinstance(event, TextPiece):
+                choice.parts.append(event.text)
+                choice.tokens += event.tokens
+                yield _chunk(answer, index, event.text)
+            else:
+                await answer.finish(index, event)
+                yield _finish(answer, index, event)
+    if answer.request.options.include_usage:
+        usage = answer.envelope.wrap([], usage=answer.usage(), timings=answer.timings())
+        yield sse.event(usage)
 
 
 def _finish(answer: _Answer, index: int, end: Finished) -> ServerSentEvent:

@@ -9,7 +9,7 @@ Read next: `server/engine/types.py`, the engine's own request.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -21,7 +21,7 @@ from server.api.errors import ApiError
 from server.api.models import SampledRequest
 from server.api.runtime import Served
 from server.engine.errors import BudgetTooSmallError
-from server.engine.types import SamplingParams
+from server.engine.types import GenerationRequest, SamplingParams
 
 #: Stands for a `top_p` of 0: the likeliest token reaches it.
 _LEAST = sys.float_info.min
@@ -34,7 +34,7 @@ def sampling_of(wanted: SampledRequest, served: Served) -> SamplingParams:
     """The request's sampling parameters over the server's defaults.
 
     Raises:
-        ApiError: 400, `logit_bias` names a token that the vocabulary doesn't have.
+        ApiError: 400, as `require_tokens`.
     """
     defaults = served.settings.sampling
 
@@ -78,6 +78,40 @@ def engine_options(wanted: SampledRequest, served: Served) -> EngineOptions:
     }
 
 
+def generations_of(
+    wanted: SampledRequest,
+    served: Served,
+    prompts: Sequence[Sequence[int]],
+    *,
+    count: int,
+    grammar: Grammar | None,
+    max_tokens: int | None,
+    top_logprobs: int | None,
+) -> list[GenerationRequest]:
+    """What the engine is asked for: `count` answers to each prompt, one prompt after the other.
+
+    Args:
+        top_logprobs: how many alternatives each token is told with; None: no log-probabilities.
+
+    Raises:
+        ApiError: 400, as `require_tokens`.
+    """
+    options = engine_options(wanted, served)
+    return [
+        GenerationRequest(
+            prompt=tuple(prompt),
+            max_tokens=max_tokens,
+            sampling=each,
+            stop=wanted.stops,
+            grammar=grammar,
+            top_logprobs=top_logprobs,
+            **options,
+        )
+        for prompt in prompts
+        for each in with_seeds(sampling_of(wanted, served), count)
+    ]
+
+
 def seconds_of(wanted: SampledRequest, served: Served) -> float:
     """How long the request may take: what it asks for, up to what the server allows."""
     most = served.settings.server.request_timeout_seconds
@@ -100,6 +134,15 @@ async def require_room(
     shortest = await anyio.to_thread.run_sync(grammar.shortest, abandon_on_cancel=True)
     if shortest is not None and max_tokens is not None and len(shortest) > max_tokens:
         raise BudgetTooSmallError(len(shortest), max_tokens, is_context=False)
+
+
+def require_tokens(wanted: SampledRequest, served: Served) -> None:
+    """Check that the tokens that a request names are in the vocabulary, before any work.
+
+    Raises:
+        ApiError: 400, `logit_bias` names one that isn't.
+    """
+    _logit_bias(wanted.logit_bias or {}, served.engine.vocabulary.size)
 
 
 def _logit_bias(wanted: Mapping[str, float], size: int) -> dict[int, float]:
