@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from grammar import formats_idn
 from grammar.ecma import parse_full
 from grammar.regular import RegexBuilder
 from grammar.rx import Rx
 
 #: Most characters of a host name without its final dot.
 MAX_HOST: Final = 253
+#: Most labels of a name beyond ASCII; encoded, each has 63 octets at most.
+MAX_WIDE_LABELS: Final = 3
 
 _ANY_LABEL: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #: Without hyphens in third and fourth place, which are reserved for encoded names (RFC 5890,
@@ -21,10 +24,6 @@ _LABEL: Final = (
     "[A-Za-z0-9](?:[A-Za-z0-9-]{0,2}[A-Za-z0-9]"
     "|[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])?"
 )
-#: Labels without two hyphens in a row, which internationalised names reserve in one place.
-_PLAIN_LABEL: Final = "[a-z0-9](?:-?[a-z0-9])*"
-#: Letters that every version of IDNA allows anywhere in a left-to-right label.
-_IDN: Final = "a-zß-öø-ÿα-ωа-яぁ-ゖァ-ヺ一-龥가-힣"
 
 
 def hostname(builder: RegexBuilder) -> Rx:
@@ -55,18 +54,30 @@ def _bounded(builder: RegexBuilder, language: Rx) -> Rx:
 
 
 def idn_hostname(builder: RegexBuilder) -> Rx:
-    """Conservative RFC 5890 names.
+    """RFC 5890 to 5893: plain names; or up to three labels of `formats_idn`, with plain ones among
+    them only where the first is right-to-left."""
+    return _bounded(builder, idn_names(builder))
 
-    Plain host names in lower case, without two hyphens in a row; or one to three labels of up to 12
-    lower-case Latin, Greek, Cyrillic, kana, Han or Hangul letters, that no rule of bidirectional
-    text, context or normalisation restricts.
+
+def idn_names(builder: RegexBuilder, *, composed: bool = True) -> Rx:
+    """As `idn_hostname`, without the bound on the whole.
+
+    Args:
+        builder: makes it.
+        composed: labels are in NFC, as RFC 5891, section 4.1, says.
     """
-    size = builder.repeat(builder.any_char, 1, 63)
-    label = builder.intersect(parse_full(builder, _PLAIN_LABEL), size)
-    last = builder.intersect(parse_full(builder, f"(?=[0-9-]*[a-z]){_PLAIN_LABEL}"), size)
-    plain = builder.intersect(
-        builder.concat(builder.star(builder.concat(label, builder.literal("."))), last),
-        builder.repeat(builder.any_char, 1, MAX_HOST),
+    dot = parse_full(builder, r"[.\u3002\uff0e\uff61]")  # RFC 3490, section 3.1
+    left = formats_idn.left_to_right(builder, composed=composed)
+    last = builder.intersect(left, parse_full(builder, "[0-9-]*[^0-9-][^]*"))
+    right = formats_idn.right_to_left(builder)
+    # The Bidi rule holds for all labels of a name that has a right-to-left one.
+    strict = builder.intersect(
+        parse_full(builder, _LABEL), parse_full(builder, "[A-Za-z][A-Za-z0-9-]*")
     )
-    wide = parse_full(builder, rf"[{_IDN}]{{1,12}}(?:\.[{_IDN}]{{1,12}}){{0,2}}")
-    return builder.union(plain, wide)
+    more = MAX_WIDE_LABELS - 1
+    after = builder.concat(dot, builder.union(right, strict))
+    return builder.union(
+        names(builder),
+        builder.concat(builder.repeat(builder.concat(left, dot), 0, more), last),
+        builder.concat(right, builder.repeat(after, 0, more)),
+    )

@@ -28,6 +28,8 @@ def email(builder: RegexBuilder, *, wide: bool) -> Rx:
     """RFC 5321 `Mailbox` (with `wide` of RFC 6531): a dot-string or quoted string of at most 64
     octets, and a host name or an address literal; 254 characters in all.
 
+    Labels of wide hosts need not be in NFC: who sends mail normalises them (RFC 6532, section 3.1).
+
     Narrower: no blank behind a backslash, which a common validator rejects; host names as
     `formats_host` says.
     """
@@ -37,9 +39,8 @@ def email(builder: RegexBuilder, *, wide: bool) -> Rx:
     local = parse_full(builder, f"{atoms}|{quoted}")
     limit = builder.automaton(_OCTETS, MAX_LOCAL) if wide else None
     local = builder.intersect(local, limit or builder.repeat(builder.any_char, 1, MAX_LOCAL))
-    domain = builder.union(formats_host.names(builder), address_literal(builder))
-    if wide:
-        domain = builder.union(domain, formats_host.idn_hostname(builder))
+    hosts = formats_host.idn_names(builder, composed=False) if wide else formats_host.names(builder)
+    domain = builder.union(hosts, address_literal(builder))
     address = builder.concat(local, builder.literal("@"), domain)
     return builder.intersect(address, builder.repeat(builder.any_char, 1, MAX_ADDRESS))
 
