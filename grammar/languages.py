@@ -23,6 +23,7 @@ from grammar.schema.compile import Budget
 from grammar.style import COMPACT
 from grammar.text import OneOf
 from grammar.vocabulary import Vocabulary
+from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 
 MAX_PATTERN = 100_000
@@ -181,11 +182,11 @@ def _encoded(text: str) -> bytes:
 
 @contextmanager
 def _compiling(vocabulary: Vocabulary, budget: Budget) -> Iterator[Workspace]:
-    """The workspace, locked, with fuel for one compilation."""
+    """The workspace, locked, with fuel and time for one compilation."""
     try:
-        with vocabulary.compiling(budget.regex_steps) as workspace:
+        with vocabulary.compiling(budget.regex_steps, Clock(budget.seconds)) as workspace:
             yield workspace
-    except RegexBudgetError as error:
+    except (RegexBudgetError, OutOfTimeError) as error:
         raise GrammarSourceError(str(error), problem="too complex") from None
 
 

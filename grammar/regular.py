@@ -27,7 +27,7 @@ from grammar.charset import EVERYTHING, CharSet, UnicodeProperties
 from grammar.derivatives import raw_transitions
 from grammar.normal_forms import as_repeat, derive_facts, join_neighbours
 from grammar.rx import Automaton, Kind, RegexBudgetError, Rx, Transition
-from grammar.worklock import WorkLock
+from grammar.worklock import Clock, WorkLock
 
 __all__ = ["Automaton", "Kind", "RegexBudgetError", "RegexBuilder", "Rx", "Transition"]
 
@@ -38,7 +38,7 @@ UNLIMITED: Final = 1 << 60
 UNIVERSAL_LIMIT: Final = 200
 
 
-Account: TypeAlias = "tuple[int, set[Rx], WorkLock | None]"
+Account: TypeAlias = "tuple[int, set[Rx], WorkLock | None, Clock | None]"
 
 
 class RegexBuilder:
@@ -47,6 +47,7 @@ class RegexBuilder:
     def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
         self._fuel = budget
         self._lock: WorkLock | None = None
+        self._clock: Clock | None = None
         self._interned: dict[tuple[Hashable, ...], Rx] = {}
         #: Nodes whose emptiness is being decided by way of their lengths; see `grammar.decide`.
         self.deciding: set[Rx] = set()
@@ -95,32 +96,40 @@ class RegexBuilder:
             raise RegexBudgetError("the regular expression needs more steps than its budget allows")
 
     @contextmanager
-    def working(self, steps: int, lock: WorkLock | None = None) -> Iterator[None]:
-        """Work on an account of its own: so many steps, and giving way to who waits for the lock.
+    def working(
+        self, steps: int, lock: WorkLock | None = None, clock: Clock | None = None
+    ) -> Iterator[None]:
+        """Work on an account of its own: steps, who is given way to at safe points, and the time.
 
         Whoever works on the builder in between has another account; what both make is shared.
         """
         before = self._account()
-        self._set_account((steps, set(), lock))
+        self._set_account((steps, set(), lock, clock))
         try:
             yield
         finally:
             self._set_account(before)
 
     def _account(self) -> Account:
-        return self._fuel, self.deciding, self._lock
+        return self._fuel, self.deciding, self._lock, self._clock
 
     def _set_account(self, account: Account) -> None:
-        self._fuel, self.deciding, self._lock = account
+        self._fuel, self.deciding, self._lock, self._clock = account
 
     def breathe(self) -> None:
-        """A safe point: everything shared is whole, and others may work on it now if they wait."""
+        """A safe point: everything shared is whole, and others may work on it now if they wait.
+
+        Raises:
+            OutOfTimeError: there is a clock, and the time is up.
+        """
         lock = self._lock
         if lock is not None and lock.is_wanted():
             mine = self._account()
-            self._set_account((UNLIMITED, set(), None))
+            self._set_account((UNLIMITED, set(), None, None))
             lock.give_way()
             self._set_account(mine)
+        if self._clock is not None:
+            self._clock.look()
 
     # -- constructors --------------------------------------------------------------------------
 

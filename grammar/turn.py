@@ -56,6 +56,7 @@ from grammar.turn_parts import (
     Value,
 )
 from grammar.vocabulary import Vocabulary
+from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 from grammar.writing import without
 
@@ -87,11 +88,11 @@ def compile_turn(
         raise ValueError(f"whitespace must be one of {', '.join(WHITESPACE_MODES)}")
     limit = budget if budget is not None else Budget()
     try:
-        with vocabulary.compiling(limit.regex_steps) as workspace:
+        with vocabulary.compiling(limit.regex_steps, Clock(limit.seconds)) as workspace:
             maker = _Maker(turn, workspace, Marks(vocabulary), limit, whitespace)
             nodes, root = maker.make()
             return Grammar(vocabulary, nodes, root, (COMPACT,), maker.report(), workspace=workspace)
-    except RegexBudgetError as error:
+    except (RegexBudgetError, OutOfTimeError) as error:
         raise GrammarSourceError(str(error), problem="too complex") from None
 
 

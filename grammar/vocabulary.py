@@ -31,6 +31,7 @@ from grammar.plain import PlainTokens, item_tokens
 from grammar.safe import Below
 from grammar.trie import TokenTrie
 from grammar.walk import Walk
+from grammar.worklock import Clock
 from grammar.workspace import Workspace
 
 _TRIE_FORMAT = 1
@@ -126,17 +127,18 @@ class Vocabulary:
             general_categories()
 
     @contextmanager
-    def compiling(self, steps: int) -> Iterator[Workspace]:
+    def compiling(self, steps: int, clock: Clock | None = None) -> Iterator[Workspace]:
         """The workspace for a new grammar, locked, with so many steps for regular languages.
 
         The work gives way at the builder's safe points, so others may use the workspace meanwhile.
 
         Raises:
             RegexBudgetError: the work needed more steps.
+            OutOfTimeError: it took more time than the clock allows.
         """
         with self.workspace.lock as lock:
             workspace = self.current_workspace()
-            with workspace.builder.working(steps, lock):
+            with workspace.builder.working(steps, lock, clock):
                 yield workspace
 
     @cached_property

@@ -134,6 +134,7 @@ class GrammarSettings(_Section):
     formats: Literal["assert", "annotate"] = "assert"
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
     budget: int | None = Field(default=None, ge=1)
+    compile_seconds: float = Field(default=10.0, gt=0, le=3600)
     profile: Literal["none", "openai"] = "none"
 
 

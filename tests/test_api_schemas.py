@@ -256,3 +256,30 @@ async def test_a_requests_strict_tools_are_held_to_its_profile(client: httpx.Asy
     assert error["param"] == "tools[1].function.parameters"
     assert error["code"] == "invalid_function_parameters"
     assert error["message"].startswith("Invalid schema for function 'b': In context=(), ")
+
+
+async def test_a_schema_that_takes_too_long_to_compile_is_refused() -> None:
+    limited = Settings.model_validate(
+        {"server": {"served_name": "toy"}, "grammar": {"compile_seconds": 0.02}}
+    )
+    letters = "".join(f"(?=.*{c}.{{5}})" for c in "abcdefghij")
+    hostile = {"type": "object", "properties": {"a": {"type": "string", "pattern": letters}}}
+    said = "compiling takes more than 0.02 s of processor time"
+    async for client in serve(limited):
+        refused = await ask(client, response_format=strict(hostile))
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert (error["type"], error["code"]) == ("invalid_request_error", "schema_too_complex")
+        assert error["param"] == "response_format"
+        assert said in error["message"]
+        assert error["issues"] == [{"keyword": "", "pointer": "", "reason": said}]
+        refused = await ask(client, response_format={"type": "regex", "pattern": letters + ".*"})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "grammar_too_complex"
+        tool = {"type": "function", "function": {"name": "f", "parameters": hostile, "strict": True}}
+        refused = await ask(client, tools=[tool], tool_choice="required")
+        assert refused.status_code == 400
+        assert said in refused.json()["error"]["message"]
+        answered = await ask(client, response_format=strict(PERSON))
+        assert answered.status_code == 200
+        assert json.loads(answered.json()["choices"][0]["message"]["content"]) == {"age": 41}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import threading
@@ -15,7 +16,9 @@ import pytest
 from grammar import (
     Budget,
     Grammar,
+    GrammarCache,
     GrammarError,
+    GrammarSourceError,
     SchemaBudgetError,
     SchemaError,
     StepBudgetError,
@@ -24,8 +27,10 @@ from grammar import (
     compile_gbnf,
     compile_json_schema,
     compile_regex,
+    compile_turn,
 )
-from grammar.worklock import WorkLock
+from grammar.turn_parts import JsonValue, Turn, Value
+from grammar.worklock import Clock, OutOfTimeError, WorkLock
 from tests.grammar_support import VOCABULARY, accepts, compiled, feed, random_walk
 
 HOSTILE = "".join(f"(?=.*{c}.{{5}})" for c in "abcdefghij")
@@ -241,6 +246,77 @@ def test_a_grammar_stays_in_the_workspace_that_it_was_begun_in(
     assert vocabulary.workspace is not before
     path = random_walk(compiled(schema), random.Random(2), steps=20, limit=40)[2]
     assert all(map(np.array_equal, masks(grammar, path), masks(compiled(schema), path)))
+
+
+# -- the time that a compilation may take ---------------------------------------------------------
+
+
+def test_a_compilation_ends_when_its_time_is_up() -> None:
+    """Whatever its front end; and says so, and where it was."""
+    vocabulary = fresh()
+    hostile = {"type": "string", "pattern": HOSTILE}
+    schema = {"type": "object", "properties": {"a": {"type": "null"}, "b": {"items": hostile}}}
+    said = "compiling takes more than 0.05 s of processor time"
+    budget = Budget(seconds=0.05)
+    began = time.thread_time()
+    with pytest.raises(SchemaBudgetError, match=said) as error:
+        compile_json_schema(schema, vocabulary, budget=budget)
+    assert error.value.pointer == "/properties/b"
+    with pytest.raises(GrammarSourceError, match=said) as source_error:
+        compile_regex(HOSTILE + ".*", vocabulary, budget=budget)
+    assert source_error.value.problem == "too complex"
+    rules = "\n".join(f'r{i} ::= [a-z]{{{i}}} "{i}" r{i + 1} | "x"' for i in range(3000))
+    with pytest.raises(GrammarSourceError, match=said):
+        compile_gbnf(f'root ::= r0\n{rules}\nr3000 ::= "y"', vocabulary, budget=budget)
+    turn = Turn(Value(0), (JsonValue(schema),))
+    with pytest.raises(SchemaBudgetError, match=said):
+        compile_turn(turn, vocabulary, budget=budget)
+    assert time.thread_time() - began < 4 * (0.05 + 0.3)
+    with pytest.raises(SchemaBudgetError, match="more steps than its budget"):
+        compile_json_schema(schema, vocabulary, budget=Budget(seconds=None, regex_steps=5000))
+
+
+def test_time_in_which_others_work_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compilation that gives way at every safe point has all of its own time."""
+    monkeypatch.setattr(WorkLock, "is_wanted", lambda _: True)
+    monkeypatch.setattr(WorkLock, "give_way", lambda _: time.sleep(0.01))
+    schema = {"type": "string", "pattern": "^(ab|cd){1,9}$", "minLength": 3}
+    began = time.monotonic()
+    grammar = compile_json_schema(schema, fresh(), budget=Budget(seconds=0.5))
+    assert accepts(grammar, '"abcd"')
+    assert time.monotonic() - began > 0.05
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_compilation_that_ends_anywhere_leaves_nothing_half_made(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time runs out at one safe point after the other, in one workspace and one cache; what is
+    compiled there at last has the masks of a fresh one."""
+    schema = SHARED[number]
+    path = random_walk(compiled(schema), random.Random(3), steps=15, limit=40)[2]
+    vocabulary = fresh()
+    points = [0, 0]
+
+    def look(clock: Clock) -> None:
+        points[0] += 1
+        if points[0] == points[1]:
+            raise OutOfTimeError("now")
+
+    monkeypatch.setattr(Clock, "look", look)
+    compile_json_schema(schema, fresh())
+    total = points[0]
+    assert total >= 3
+    cache = GrammarCache()
+    for last in sorted({*range(1, 12), *range(1, total, max(1, total // 12)), total}):
+        points[:] = 0, last
+        with contextlib.suppress(SchemaBudgetError):  # the later ones have less to do
+            cache.get_json_schema(schema, vocabulary)
+            break
+        assert cache.stats().entries == 0
+    points[:] = 0, 0
+    found = masks(cache.get_json_schema(schema, vocabulary).grammar, path)
+    assert all(map(np.array_equal, found, masks(compile_json_schema(schema, fresh()), path)))
 
 
 # -- fuel at run time -----------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from grammar.schema.reports import report_of
 from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
+from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 from grammar.writing import Writer
 
@@ -66,11 +67,14 @@ class Budget:
         rules: distinct combinations of subschemas.
         regex_steps: steps of regular-language work (some microseconds each).
         schema_bytes: length of the schema as compact JSON.
+        seconds: of the compiling thread's own processor time; None: any. What was begun is ended
+            first, some tenths of a second at worst.
     """
 
     rules: int = 20_000
     regex_steps: int = 300_000
     schema_bytes: int = 4_000_000
+    seconds: float | None = 10.0
 
 
 def compile_json_schema(
@@ -111,6 +115,7 @@ def compile_json_schema(
     if formats not in kw.FORMAT_MODES:
         raise ValueError(f"formats must be one of {', '.join(kw.FORMAT_MODES)}")
     limit = budget if budget is not None else Budget()
+    clock = Clock(limit.seconds)
     document = Document(schema, kw.FORMAT_MODES[formats])
     try:
         size = len(json.dumps(schema, allow_nan=False))
@@ -118,16 +123,20 @@ def compile_json_schema(
         raise SchemaError(f"is no JSON: {error}") from None
     if size > limit.schema_bytes:
         raise SchemaBudgetError(f"{size} bytes; at most {limit.schema_bytes} are compiled")
-    with vocabulary.compiling(limit.regex_steps) as workspace:
-        compiler = SchemaCompiler(document, workspace, limit, KEY_ORDERS[key_order], source=source)
-        compiler.run()
-        if strict and compiler.issues:
-            raise UnsupportedSchemaError(tuple(compiler.issues))
-        nodes = compiler.nodes()
-        report = compiler.report()
-        compiler.release()
-        styles = WHITESPACE_MODES[whitespace]
-        return Grammar(vocabulary, nodes, 0, styles, report, workspace=workspace)
+    try:
+        with vocabulary.compiling(limit.regex_steps, clock) as workspace:
+            order = KEY_ORDERS[key_order]
+            compiler = SchemaCompiler(document, workspace, limit, order, source=source)
+            compiler.run()
+            if strict and compiler.issues:
+                raise UnsupportedSchemaError(tuple(compiler.issues))
+            nodes = compiler.nodes()
+            report = compiler.report()
+            compiler.release()
+            styles = WHITESPACE_MODES[whitespace]
+            return Grammar(vocabulary, nodes, 0, styles, report, workspace=workspace)
+    except OutOfTimeError as error:
+        raise SchemaBudgetError(str(error)) from None
 
 
 class SchemaCompiler:
@@ -211,17 +220,25 @@ class SchemaCompiler:
         while self._pending:
             self.workspace.builder.breathe()
             number, conjunction = self._pending.pop()
-            alternatives = tuple(self._flattener.conjunction(conjunction))
-            same = self._same.setdefault(alternatives, number)
-            if same != number:
-                self.rules[number] = self.rules[same]
-                continue
-            specs: list[Spec] = []
-            for alternative in alternatives:
-                self._visited.update(alternative)
-                specs += self._merger.specs(alternative)
-            self.rules[number] = self._from_specs(specs)
+            try:
+                self._make(number, conjunction)
+            except OutOfTimeError as error:
+                pointer = self.document.origin(conjunction[-1]) if conjunction else ""
+                raise SchemaBudgetError(str(error), pointer=pointer) from None
         self._settle_comparing()
+
+    def _make(self, number: int, conjunction: Conjunction) -> None:
+        """Make a rule that was asked for."""
+        alternatives = tuple(self._flattener.conjunction(conjunction))
+        same = self._same.setdefault(alternatives, number)
+        if same != number:
+            self.rules[number] = self.rules[same]
+            return
+        specs: list[Spec] = []
+        for alternative in alternatives:
+            self._visited.update(alternative)
+            specs += self._merger.specs(alternative)
+        self.rules[number] = self._from_specs(specs)
 
     def specs(self, conjunction: Conjunction) -> list[Spec]:
         """What fits all of some subschemas, as far as it can be written."""

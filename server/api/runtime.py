@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from grammar import Budget, GrammarCache
@@ -177,10 +177,12 @@ def serve_engine(
         ValueError: the chat template or the response template can't be used.
     """
     chat_template = chat_template_for(engine, settings)
-    budget = settings.grammar.budget
+    limits = Budget(seconds=settings.grammar.compile_seconds)
+    if settings.grammar.budget is not None:
+        limits = replace(limits, regex_steps=settings.grammar.budget)
     cache = GrammarCache(
         max_bytes=settings.grammar.cache_bytes,
-        budget=None if budget is None else Budget(regex_steps=budget),
+        budget=limits,
     )
     return Served(
         name=name,
