@@ -276,7 +276,8 @@ async def test_a_schema_that_takes_too_long_to_compile_is_refused() -> None:
         refused = await ask(client, response_format={"type": "regex", "pattern": letters + ".*"})
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "grammar_too_complex"
-        tool = {"type": "function", "function": {"name": "f", "parameters": hostile, "strict": True}}
+        function = {"name": "f", "parameters": hostile, "strict": True}
+        tool = {"type": "function", "function": function}
         refused = await ask(client, tools=[tool], tool_choice="required")
         assert refused.status_code == 400
         assert said in refused.json()["error"]["message"]
