@@ -16,6 +16,7 @@ masks), ``matcher`` (the public face), ``schema`` (the JSON Schema front end), `
 Not safe to use a ``Matcher`` from two threads at once; everything else is.
 """
 
+from grammar.budget import Budget
 from grammar.cache import CacheResult, CacheStats, GrammarCache, schema_key
 from grammar.errors import (
     GrammarError,
@@ -32,7 +33,7 @@ from grammar.errors import (
 from grammar.languages import compile_choice, compile_free_text, compile_gbnf, compile_regex
 from grammar.marks import Marks
 from grammar.matcher import Grammar, Matcher, Report
-from grammar.schema.compile import Budget, compile_json_schema
+from grammar.schema.compile import compile_json_schema
 from grammar.style import WHITESPACE_MODES
 from grammar.turn import compile_turn
 from grammar.vocabulary import Vocabulary

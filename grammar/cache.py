@@ -18,9 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from grammar.budget import Budget
 from grammar.languages import compile_choice, compile_gbnf, compile_regex
 from grammar.matcher import Grammar
-from grammar.schema.compile import Budget, compile_json_schema
+from grammar.schema.compile import compile_json_schema
 from grammar.vocabulary import Vocabulary
 
 COMPILER_VERSION = 4

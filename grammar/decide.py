@@ -99,7 +99,11 @@ def length_part(builder: RegexBuilder, node: Rx) -> tuple[Rx, int, int | None] |
 
 
 def is_universal(builder: RegexBuilder, node: Rx, limit: int) -> bool:
-    """Whether all words are accepted, exploring at most `limit` states (False beyond)."""
+    """Whether all words are accepted, exploring at most `limit` transitions (False beyond).
+
+    They are counted by ranges of characters, so wide classes count for what they cost: a mask asks
+    this of every new state.
+    """
     if node is builder.universe:
         return True
     if not node.nullable or (node.clean and node.hi_length is not None):
@@ -108,10 +112,12 @@ def is_universal(builder: RegexBuilder, node: Rx, limit: int) -> bool:
         return node._universal
     seen = {node}
     queue = deque((node,))
+    looked = 0
     while queue:
         state = queue.popleft()
         rows = raw_transitions(builder, state)
-        verdict = state.nullable and _covers_everything(rows) and len(seen) <= limit
+        looked += len(rows)
+        verdict = state.nullable and _covers_everything(rows) and looked <= limit
         if not verdict or state._universal is False:
             node._universal = False
             return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from grammar.budget import Budget, Clock, OutOfTimeError
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full
 from grammar.errors import GrammarSourceError
 from grammar.gbnf import compile_rules
@@ -19,11 +20,9 @@ from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Terminal
 from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import as_content
-from grammar.schema.compile import Budget
 from grammar.style import COMPACT
 from grammar.text import OneOf
 from grammar.vocabulary import Vocabulary
-from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 
 MAX_PATTERN = 100_000

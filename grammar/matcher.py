@@ -29,7 +29,7 @@ from grammar.vocabulary import Vocabulary
 from grammar.walk import FEW
 from grammar.workspace import Workspace
 
-MAX_STEPS = 300_000
+MAX_STEPS = 100_000
 """Steps of regular-language work (some microseconds each) that one mask or token may take."""
 
 MAX_OWN_STATES = 100_000

@@ -23,19 +23,20 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from grammar import decide, normal_forms
+from grammar.budget import Clock
 from grammar.charset import EVERYTHING, CharSet, UnicodeProperties
 from grammar.derivatives import raw_transitions
 from grammar.normal_forms import as_repeat, derive_facts, join_neighbours
 from grammar.rx import Automaton, Kind, RegexBudgetError, Rx, Transition
-from grammar.worklock import Clock, WorkLock
+from grammar.worklock import WorkLock
 
 __all__ = ["Automaton", "Kind", "RegexBudgetError", "RegexBuilder", "Rx", "Transition"]
 
 DEFAULT_BUDGET: Final = 1_000_000
 #: Fuel for whom nobody counts.
 UNLIMITED: Final = 1 << 60
-#: States that `is_universal` looks at before it says "not known to be".
-UNIVERSAL_LIMIT: Final = 200
+#: Ranges of characters that `is_universal` looks at before it says "not known to be".
+UNIVERSAL_LIMIT: Final = 1000
 
 
 Account: TypeAlias = "tuple[int, set[Rx], WorkLock | None, Clock | None]"
@@ -141,6 +142,7 @@ class RegexBuilder:
         """Exactly this text (which holds no lone surrogates)."""
         node = self.epsilon
         for character in reversed(text):
+            self.breathe()
             single = self.chars(CharSet.of(character))
             if single is self.empty:
                 return self.empty
@@ -156,13 +158,13 @@ class RegexBuilder:
 
         def close(depth: int) -> None:
             while len(spine) > depth + 1:
+                self.breathe()
                 accepting, children = spine.pop()
                 child = self._branch(accepting[0], children)
                 if child is not self.empty:
                     spine[-1][1].append((ord(previous[len(spine) - 1]), child))
 
         for word in words:
-            self.breathe()
             shared = 0
             while shared < min(len(word), len(previous)) and word[shared] == previous[shared]:
                 shared += 1

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from grammar.arguments import Arguments
+from grammar.budget import Budget, Clock, OutOfTimeError
 from grammar.charset import CharSet
 from grammar.dialects import DialectWriter
 from grammar.ecma import RegexSyntaxError, RegexUnsupportedError, parse_full
@@ -30,7 +31,7 @@ from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Styled
 from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
-from grammar.schema.compile import KEY_ORDERS, Budget, SchemaCompiler
+from grammar.schema.compile import KEY_ORDERS, SchemaCompiler
 from grammar.schema.document import Document
 from grammar.schema.keywords import FORMAT_MODES
 from grammar.style import COMPACT, WHITESPACE_MODES, Style
@@ -56,7 +57,6 @@ from grammar.turn_parts import (
     Value,
 )
 from grammar.vocabulary import Vocabulary
-from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 from grammar.writing import without
 

@@ -26,12 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.bodies import FreeBodies
+from grammar.budget import Clock
 from grammar.charset import general_categories
 from grammar.plain import PlainTokens, item_tokens
 from grammar.safe import Below
 from grammar.trie import TokenTrie
 from grammar.walk import Walk
-from grammar.worklock import Clock
 from grammar.workspace import Workspace
 
 _TRIE_FORMAT = 1

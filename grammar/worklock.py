@@ -6,9 +6,7 @@ waits, and it had the lock for ``SLICE`` seconds, it lets one of them in and goe
 a mask waits for a compilation no longer than a slice and the piece of work up to the next such
 place (a few milliseconds), whatever the schema.
 
-At the same places a compilation looks at its ``Clock``, the last of its budgets. What it may cost
-is counted in rules and steps first: these end the same schemas everywhere, but they don't measure
-all that takes time.
+At the same places a compilation looks at its clock (``budget.py``).
 """
 
 from __future__ import annotations
@@ -20,49 +18,6 @@ from types import TracebackType
 SLICE = 0.002
 """Seconds that a holder may go on while others wait."""
 _POLL = 0.0002
-_LOOKS = 8
-"""How many safe points there are to a look at the clock, which takes as long as some of them."""
-
-
-class OutOfTimeError(Exception):
-    """A compilation took more processor time than it may. It leaves what is shared whole."""
-
-
-class Clock:
-    """What one compilation may take of its thread's own processor time, from now on.
-
-    Time in which the thread waits, for the lock or for a processor, does not count.
-
-    Args:
-        seconds: the budget; None: any time.
-    """
-
-    __slots__ = ("_end", "_seconds", "_skipped")
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._end = float("inf") if seconds is None else time.thread_time() + seconds
-        self._skipped = 0
-
-    def look(self) -> None:
-        """Pass a safe point, in the thread that made the clock.
-
-        Raises:
-            OutOfTimeError: the time is up.
-        """
-        self._skipped += 1
-        if self._skipped >= _LOOKS:
-            self.check()
-
-    def check(self) -> None:
-        """As ``look``, and look without fail: after a piece of work that may have been long.
-
-        Raises:
-            OutOfTimeError: the time is up.
-        """
-        self._skipped = 0
-        if time.thread_time() > self._end:
-            raise OutOfTimeError(f"compiling takes more than {self._seconds:g} s of processor time")
 
 
 class WorkLock:

@@ -23,7 +23,8 @@ from grammar.text import OneOf
 from grammar.workspace import Workspace
 
 MANY_WORDS = 2000
-"""Longer enumerations are kept as a list and not as a trie."""
+MANY_BYTES = 50_000
+"""Longer enumerations are kept as a list and not as a trie, which takes some 400 bytes for each."""
 
 
 class Writer:
@@ -129,7 +130,7 @@ class GuardedWriter(Writer):
 def words_of(workspace: Workspace, texts: tuple[str, ...]) -> Terminal:
     """One of some fixed texts."""
     encoded = tuple(text.encode() for text in texts)
-    if len(encoded) > MANY_WORDS:
+    if len(encoded) > MANY_WORDS or sum(map(len, encoded)) > MANY_BYTES:
         many = workspace.shared(("one of", encoded), lambda: OneOf(encoded, last=False))
         return Terminal(many, many.start())
     words = workspace.words(workspace.trie(encoded))
@@ -150,13 +151,17 @@ def _escaped(text: str, chosen: Callable[[str], bool]) -> str:
 
 _SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _HEX = frozenset("0123456789abcdefABCDEF")
+EXACT = 0x250
+"""The first character behind Latin script (Unicode blocks up to Latin Extended-B)."""
 
 
 def _without_spelled(builder: RegexBuilder, texts: Sequence[str]) -> Rx:
     """The strings in whose spelling no text can occur, whatever escapes are chosen.
 
     A text may begin within an escape: ``functools`` in ``\\functools`` (a form feed and more), or
-    ``Action`` in ``\\u000Action``.
+    ``Action`` in ``\\u000Action``. Where one or two digits of an escape count, all characters past
+    ``EXACT`` are taken to have them: those that do are thousands, each of them a transition of
+    every state, which would take seconds to step, and no text has one before ``ction``.
     """
     found = [builder.literal(text) for text in texts]
     for text in texts:
@@ -167,8 +172,9 @@ def _without_spelled(builder: RegexBuilder, texts: Sequence[str]) -> Rx:
             if not _HEX.issuperset(text[:digits]):
                 break
             step, low = 16**digits, int(text[:digits], 16)
-            codes = CharSet((code, code) for code in range(low, 0x10000, step))
-            codes |= CharSet.span(0x10000, 0x10FFFF)  # any may be: its escape ends in half a pair
+            last = EXACT if digits <= 2 else 0x10000
+            codes = CharSet((code, code) for code in range(low, last, step))
+            codes |= CharSet.span(last, 0x10FFFF)  # past 0xFFFF an escape ends in half a pair
             found.append(builder.concat(builder.chars(codes), builder.literal(text[digits:])))
     everything = builder.universe
     return builder.complement(builder.concat(everything, builder.union(*found), everything))

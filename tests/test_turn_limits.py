@@ -10,12 +10,23 @@ import pytest
 
 from grammar import GrammarCache, Matcher, Vocabulary
 from grammar.turn_parts import JsonValue
+from grammar.writing import GuardedWriter
 from server.engine.scheduler import Scheduler
 from server.engine.types import Finished, GenerationRequest, TextPiece, TokenRecord
 from server.turns import turn_grammar
 from tests.grammar_support import ids_of
 from tests.scripted_model import GREEDY, ScriptedModel, queue, run
-from tests.turn_support import SCHEMA, TEMPLATES, TOOLS, read, token_text, turn, vocabulary_of
+from tests.turn_support import (
+    CALLING,
+    SCHEMA,
+    TEMPLATES,
+    TOOLS,
+    read,
+    token_text,
+    turn,
+    vocabulary_of,
+    walk,
+)
 
 BYTES = [bytes([byte]) for byte in range(256)]
 MERGES = [
@@ -219,3 +230,47 @@ def _tried(matcher: Matcher, token: int) -> bool:
         twin._path.append(after)
     twin._limit = limit
     return True
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+MOST_STEPS = 20_000
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_masks_of_turns_are_little_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a workspace that holds nothing, where all is met for the first time; with tools and, after
+    them or in their place, JSON in which no delimiter may occur, however it is spelled."""
+    monkeypatch.setattr("grammar.matcher.MAX_STEPS", MOST_STEPS)
+    vocabulary = vocabulary_of(name, special=True)
+    vocabulary.begin_generation()
+    for content in (None, JsonValue(SCHEMA)):
+        made = turn_grammar(
+            TEMPLATES[name],
+            vocabulary=vocabulary,
+            cache=GrammarCache(),
+            tools=TOOLS,
+            content=content,
+        )
+        assert made.grammar is not None, made.reason
+        for seed in range(2):
+            walk(made.grammar.start(), random.Random(seed), steps=30)
+
+
+def test_texts_that_begin_in_an_escape_take_few_transitions() -> None:
+    barred = ("Action:", "Beef1", "functools[")
+    workspace = Vocabulary([b"a", b""], {}, [1]).workspace
+    guard = GuardedWriter(workspace, barred).guard
+    for text in ("Action", "reaction", "section: 7", "日本 Acton:", "fction:", "unctool[", "eef1"):
+        assert guard.matches(text), text
+    spelled = [f"{chr(code)}ction:" for code in (0xA, 0x4A, 0x6A, 0x1EA, 0x65E5, 0x1F600)]
+    spelled += ["An Action: one", "\xbeef1", "\u0beef1", "\ubeef1"]
+    for text in (*spelled, "\x0cunctools[", "functools[]", "ounctools["):
+        assert not guard.matches(text), text
+    seen, pending = {guard}, [guard]
+    while pending:
+        rows = pending.pop().transitions()
+        assert len(rows) < 300
+        fresh = {target for _, _, target in rows} - seen
+        seen |= fresh
+        pending += fresh

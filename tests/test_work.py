@@ -29,8 +29,9 @@ from grammar import (
     compile_regex,
     compile_turn,
 )
+from grammar.budget import Clock, OutOfTimeError
 from grammar.turn_parts import JsonValue, Turn, Value
-from grammar.worklock import Clock, OutOfTimeError, WorkLock
+from grammar.worklock import WorkLock
 from tests.grammar_support import VOCABULARY, accepts, compiled, feed, random_walk
 
 HOSTILE = "".join(f"(?=.*{c}.{{5}})" for c in "abcdefghij")

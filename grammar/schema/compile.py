@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from grammar.any_order import AnyOrderObjectNode
 from grammar.arrays import ItemChoice
+from grammar.budget import Budget, Clock, OutOfTimeError
 from grammar.distinct import Stock
 from grammar.errors import (
     Issue,
@@ -51,30 +52,11 @@ from grammar.schema.reports import report_of
 from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
-from grammar.worklock import Clock, OutOfTimeError
 from grammar.workspace import Workspace
 from grammar.writing import Writer
 
 MAX_LEAVES = 4096
 KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one compilation may cost.
-
-    Attributes:
-        rules: distinct combinations of subschemas.
-        regex_steps: steps of regular-language work (some microseconds each).
-        schema_bytes: length of the schema as compact JSON.
-        seconds: of the compiling thread's own processor time; None: any. What was begun is ended
-            first, some tenths of a second at worst.
-    """
-
-    rules: int = 20_000
-    regex_steps: int = 300_000
-    schema_bytes: int = 4_000_000
-    seconds: float | None = 10.0
 
 
 def compile_json_schema(

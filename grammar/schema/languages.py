@@ -240,7 +240,10 @@ class Languages:
     def _without(self, language: Rx, others: Others, pointer: str) -> Rx:
         builder = self.builder
         plain = parse_full(builder, "-?[0-9]+(\\.[0-9]+)?")
-        out = [_spellings(builder, value) for value in others.values]
+        out = []
+        for value in others.values:
+            builder.breathe()
+            out.append(_spellings(builder, value))
         if others.integers:
             out.append(parse_full(builder, "-?[0-9]+(\\.0+)?"))
         for divisor in others.divisors:
