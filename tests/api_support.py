@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,8 +19,10 @@ from fastapi import FastAPI
 
 from grammar import Vocabulary
 from server.api.app import create_app
+from server.engine.engine import LocalEngine
 from server.engine.generation import Generation
 from server.engine.model import ModelInfo
+from server.engine.toy import ToyModel
 from server.engine.types import (
     EngineStats,
     Finished,
@@ -171,6 +174,35 @@ async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
+
+
+@asynccontextmanager
+async def toy_client(spec: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application over the toy model of this description."""
+    engine = LocalEngine(ToyModel.from_spec(spec))
+    try:
+        async with client_of(create_app(settings(), engine=engine)) as client:
+            yield client
+    finally:
+        engine.close()
+
+
+def odd_template(directory: Path) -> str:
+    """A file with a response template whose calls can't be written by a grammar: the opener
+    repeats itself."""
+    fields = {
+        "tool_calls": {
+            "open_pattern": "(?P<mark>[@#])call(?P=mark)",
+            "close": "!",
+            "content": "json",
+            "repeats": True,
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close": "<|im_end|>"},
+    }
+    path = directory / "odd.json"
+    path.write_text(json.dumps({"start_anchor": "<|im_start|>assistant\n", "fields": fields}))
+    return str(path)
 
 
 def chat(content: Any = "hi", **fields: Any) -> dict[str, Any]:

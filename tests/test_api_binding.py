@@ -3,7 +3,7 @@ and texts that it refuses, byte by byte."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +11,15 @@ import pytest
 
 from server.api.app import create_app
 from server.settings import Settings
-from tests.api_support import EOS, ScriptedEngine, chat, client_of, saying, strict_format
+from tests.api_support import (
+    EOS,
+    ScriptedEngine,
+    chat,
+    client_of,
+    odd_template,
+    saying,
+    strict_format,
+)
 from tests.test_api_tools import KNOWING, calling, tool
 
 CITY = {
@@ -334,21 +342,8 @@ async def test_a_template_that_keeps_white_space_keeps_it() -> None:
 
 
 @pytest.fixture
-def odd_template(tmp_path: Any) -> str:
-    """A response template whose calls can't be written by a grammar: the opener repeats itself."""
-    path = tmp_path / "odd.json"
-    fields = {
-        "tool_calls": {
-            "open_pattern": "(?P<mark>[@#])call(?P=mark)",
-            "close": "!",
-            "content": "json",
-            "repeats": True,
-            "transform": {"type": "function", "function": "{content}"},
-        },
-        "content": {"close": "<|im_end|>"},
-    }
-    path.write_text(json.dumps({"start_anchor": "<|im_start|>assistant\n", "fields": fields}))
-    return str(path)
+def odd(tmp_path: Path) -> str:
+    return odd_template(tmp_path)
 
 
 async def with_template(template: str, engine: ScriptedEngine, **fields: Any) -> httpx.Response:
@@ -359,10 +354,10 @@ async def with_template(template: str, engine: ScriptedEngine, **fields: Any) ->
         return await client.post("/v1/chat/completions", json=chat(**fields))
 
 
-async def test_calls_that_cant_be_bound_are_read_all_the_same(odd_template: str) -> None:
+async def test_calls_that_cant_be_bound_are_read_all_the_same(odd: str) -> None:
     text = '@call@{"name": "look", "arguments": {"city": "Paris"}}!'
     engine = ScriptedEngine(saying(text))
-    answer = (await with_template(odd_template, engine, tools=[tool("look", CITY)])).json()
+    answer = (await with_template(odd, engine, tools=[tool("look", CITY)])).json()
     assert engine.last.grammar is None
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look"
     facts = answer["gabarito"]["tools"]
@@ -371,9 +366,9 @@ async def test_calls_that_cant_be_bound_are_read_all_the_same(odd_template: str)
     assert facts["invalid"][0]["errors"][0]["pointer"] == "/city"
 
 
-async def test_a_format_that_cant_be_bound_beside_calls_is_refused(odd_template: str) -> None:
+async def test_a_format_that_cant_be_bound_beside_calls_is_refused(odd: str) -> None:
     response = await with_template(
-        odd_template,
+        odd,
         ScriptedEngine(saying("x")),
         tools=TOOLS,
         response_format=strict_format(PERSON),

@@ -9,10 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.api.app import create_app
-from server.engine.engine import LocalEngine
-from server.engine.toy import ToyModel
-from tests.api_support import chat, client_of, settings
+from tests.api_support import chat, toy_client
 
 EVIDENCE = {
     "type": "object",
@@ -31,12 +28,8 @@ SPEC = {
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    engine = LocalEngine(ToyModel.from_spec(SPEC))
-    try:
-        async with client_of(create_app(settings(), engine=engine)) as client:
-            yield client
-    finally:
-        engine.close()
+    async with toy_client(SPEC) as client:
+        yield client
 
 
 async def ask(client: httpx.AsyncClient, schema: Any = EVIDENCE, **fields: Any) -> httpx.Response:

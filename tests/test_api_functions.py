@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api_support import ScriptedEngine, saying
+from tests.api_support import ScriptedEngine, odd_template, saying
 from tests.test_api_binding import NEVER, takes
 from tests.test_api_tools import (
     ASKED,
@@ -113,21 +114,9 @@ async def test_the_model_is_told_the_same_as_of_tools() -> None:
     assert "sunny" in prompts[0]
 
 
-async def test_a_second_call_is_told_of(tmp_path: Any) -> None:
-    path = tmp_path / "odd.json"  # can't be read backwards, so that nothing is enforced
-    fields = {
-        "tool_calls": {
-            "open_pattern": "(?P<mark>[@#])call(?P=mark)",
-            "close": "!",
-            "content": "json",
-            "repeats": True,
-            "transform": {"type": "function", "function": "{content}"},
-        },
-        "content": {"close": "<|im_end|>"},
-    }
-    path.write_text(json.dumps({"start_anchor": "<|im_start|>assistant\n", "fields": fields}))
+async def test_a_second_call_is_told_of(tmp_path: Path) -> None:
     text = '@call@{"name": "now", "arguments": {}}!#call#{"name": "look", "arguments": {}}!'
-    model = {"response_template": str(path)}
+    model = {"response_template": odd_template(tmp_path)}  # nothing is enforced
     response = await post(ScriptedEngine(saying(text)), model, functions=[NOW, {"name": "look"}])
     answer = response.json()
     assert answer["choices"][0]["message"]["function_call"] == {"name": "now", "arguments": "{}"}

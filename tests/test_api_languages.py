@@ -11,10 +11,7 @@ import httpx
 import openai
 import pytest
 
-from server.api.app import create_app
-from server.engine.engine import LocalEngine
-from server.engine.toy import ToyModel
-from tests.api_support import MODEL, chat, client_of, events_of, settings, user
+from tests.api_support import MODEL, chat, events_of, toy_client, user
 
 #: The toy model wants to say this, and nothing else.
 ANSWER = 'Well, "yes" it is.'
@@ -27,12 +24,8 @@ ANSWERS = 'root ::= ("yes" | "no") (" (" root ")")?'
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    engine = LocalEngine(ToyModel.from_spec(SPEC))
-    try:
-        async with client_of(create_app(settings(), engine=engine)) as client:
-            yield client
-    finally:
-        engine.close()
+    async with toy_client(SPEC) as client:
+        yield client
 
 
 async def said(client: httpx.AsyncClient, **fields: Any) -> str:

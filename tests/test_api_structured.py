@@ -13,7 +13,7 @@ from server.api.app import create_app
 from server.engine.engine import LocalEngine
 from server.engine.toy import ToyModel
 from server.settings import Settings
-from tests.api_support import chat, client_of, events_of, settings
+from tests.api_support import chat, client_of, events_of, settings, toy_client
 
 PERSON = {
     "type": "object",
@@ -44,12 +44,8 @@ SPEC = {
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    engine = LocalEngine(ToyModel.from_spec(SPEC))
-    try:
-        async with client_of(create_app(settings(), engine=engine)) as client:
-            yield client
-    finally:
-        engine.close()
+    async with toy_client(SPEC) as client:
+        yield client
 
 
 def schema_format(schema: Any, *, strict: bool | None = True) -> dict[str, Any]:
