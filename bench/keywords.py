@@ -12,6 +12,10 @@ as accepted in any of these texts: compact or with spaces, its keys as they stan
 which the schema declares them, or in another order (up to four keys). An invalid one counts as
 accepted in any of them, too. A schema is refused when compiling it fails; where it fails because
 nothing satisfies it, that is an answer, and every instance is rejected.
+
+The suite's ``format.json`` and ``content.json`` say that formats and content are annotations, its
+``optional/format`` and the ``optional/content`` of draft 7 that they are assertions. Ours is set to
+the one for the former groups and to the other for all else; the peers have one reading.
 """
 
 from __future__ import annotations
@@ -35,10 +39,14 @@ DRAFTS = {
     "draft7": "http://json-schema.org/draft-07/schema#",
     "draft4": "http://json-schema.org/draft-04/schema#",
 }
+#: Groups of the suite for which formats and content are annotations.
+ANNOTATING = ("format.json", "content.json", "format", "content")
 ENGINES = ("gabarito", "llguidance", "xgrammar")
 MAX_KEYS = 4
 Accepts = Callable[[bytes], bool]
 """Whether a compiled schema accepts a text, whole."""
+Compiler = Callable[[Any, bool], Accepts]
+"""From a schema, and whether its formats are annotations (for who can be told)."""
 
 
 class UnsatisfiableError(Exception):
@@ -48,16 +56,19 @@ class UnsatisfiableError(Exception):
 # -- engines ------------------------------------------------------------------------------------
 
 
-def gabarito() -> Callable[[Any], Accepts]:
+def gabarito() -> Compiler:
     """Our engine, strict."""
     from grammar import UnsatisfiableSchemaError, Vocabulary, compile_json_schema
 
     tokens = [bytes((byte,)) for byte in range(256)]
     vocabulary = Vocabulary([*tokens, b""], {256: "<end>"}, [256])
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, annotates: bool = False) -> Accepts:
+        formats = "annotate" if annotates else "assert"
         try:
-            grammar = compile_json_schema(schema, vocabulary, whitespace="flexible")
+            grammar = compile_json_schema(
+                schema, vocabulary, whitespace="flexible", formats=formats
+            )
         except UnsatisfiableSchemaError as error:
             raise UnsatisfiableError from error
 
@@ -74,13 +85,13 @@ def gabarito() -> Callable[[Any], Accepts]:
     return compiled
 
 
-def llguidance() -> Callable[[Any], Accepts]:
+def llguidance() -> Compiler:
     """llguidance with its defaults."""
     import llguidance as library
 
     tokenizer = library.LLTokenizer("byte")
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, annotates: bool = False) -> Accepts:
         source = library.LLMatcher.grammar_from_json_schema(json.dumps(schema))
         first = library.LLMatcher(tokenizer, source, log_level=0)
         if first.is_error():
@@ -98,7 +109,7 @@ def llguidance() -> Callable[[Any], Accepts]:
     return compiled
 
 
-def xgrammar() -> Callable[[Any], Accepts]:
+def xgrammar() -> Compiler:
     """xgrammar without its strict mode, which closes objects that the schema leaves open."""
     import xgrammar as library
 
@@ -108,7 +119,7 @@ def xgrammar() -> Callable[[Any], Accepts]:
     )
     compiler = library.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, annotates: bool = False) -> Accepts:
         grammar = compiler.compile_json_schema(
             json.dumps(schema), any_whitespace=True, strict_mode=False
         )
@@ -177,7 +188,7 @@ def work(engine: str) -> None:
         group = json.loads(line)
         answer: Any
         try:
-            accepts = compile_schema(group["schema"])
+            accepts = compile_schema(group["schema"], group["keyword"] in ANNOTATING)
         except UnsatisfiableError:
             answer = [False] * len(group["tests"])
         except Exception as error:
