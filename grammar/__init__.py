@@ -10,7 +10,8 @@ A lazily determinised pushdown automaton over bytes, with interned states and me
 map, in reading order: ``vocabulary`` and ``trie`` (tokens), ``regular`` and ``ecma`` (regular
 languages), ``automaton``, ``content`` and ``strings`` (terminals), ``walk`` (terminals over the
 vocabulary), ``nodes`` and ``containers`` (the grammar and its stacks), ``machine`` (states and
-masks), ``matcher`` (the public face), ``schema`` (the JSON Schema front end), ``languages``
+masks), ``distance`` and ``fewest`` (how far it is to the end), ``matcher`` (the public face),
+``schema`` (the JSON Schema front end), ``languages``
 (patterns, choices, GBNF, free text, by way of ``text``, ``sequences`` and ``gbnf``), ``cache``.
 
 Not safe to use a ``Matcher`` from two threads at once; everything else is.
@@ -30,6 +31,7 @@ from grammar.errors import (
     UnsatisfiableSchemaError,
     UnsupportedSchemaError,
 )
+from grammar.fewest import Fewest
 from grammar.languages import compile_choice, compile_free_text, compile_gbnf, compile_regex
 from grammar.marks import Marks
 from grammar.matcher import Grammar, Matcher, Report
@@ -43,6 +45,7 @@ __all__ = [
     "Budget",
     "CacheResult",
     "CacheStats",
+    "Fewest",
     "Grammar",
     "GrammarCache",
     "GrammarError",

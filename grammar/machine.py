@@ -154,6 +154,12 @@ class Machine:
                 accepts |= behind.accepts
         return out, accepts
 
+    def follow(self, leaves: Iterable[Leaf], byte: int) -> tuple[tuple[Leaf, ...], bool]:
+        """What follows one byte (or whole token) from some leaves, each once, and whether that may
+        end; no state is made of it."""
+        found, accepts = self._move(leaves, byte)
+        return self._distinct(found), accepts
+
     def _settled(
         self, ended: Iterable[tuple[Stack, Outcome]], leaves: list[Leaf]
     ) -> tuple[list[Leaf], bool]:

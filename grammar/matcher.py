@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.errors import IllegalToken, Issue, NoLegalContinuation, StepBudgetError
+from grammar.fewest import Fewest, FewestSearch
 from grammar.machine import Machine
 from grammar.masks import Mask
 from grammar.nodes import Node, Terminal
@@ -70,6 +71,7 @@ class Grammar:
         self.vocabulary = vocabulary
         self.report = report
         self.region_limit: int | None = None
+        self._fewest: Fewest | None = None
         self._own_bytes = own_bytes
         terminals = (node.automaton for node in rules if isinstance(node, Terminal))
         self._own = tuple(dict.fromkeys(each for each in terminals if each.private))
@@ -92,11 +94,41 @@ class Grammar:
         """
         other = copy.copy(self)
         other.region_limit = tokens
+        other._fewest = None
         return other
 
     def shortest(self) -> tuple[int, ...] | None:
         """The tokens of the shortest answer known; see ``Matcher.shortest_end``."""
         return self.start().shortest_end()
+
+    def fewest(self, enough: int | None = None) -> Fewest:
+        """How few tokens an answer can have; see ``fewest.py``.
+
+        May take a second or two once, in slices between which other threads get the lock.
+
+        Args:
+            enough: so many tokens will do. Where an answer of no more is known, nothing is looked
+                for, and nothing is said about how few there could be.
+        """
+        known = self.shortest()
+        if known is not None and enough is not None and len(known) <= enough:
+            return Fewest(known, 0)
+        if self._fewest is None:
+            self._fewest = self._find_fewest(known)
+        return self._fewest
+
+    def _find_fewest(self, known: tuple[int, ...] | None) -> Fewest:
+        matcher = self.start()
+        try:
+            search = matcher.search(None if known is None else len(known))
+            path = search.path()
+            for token in path or ():
+                matcher.advance(token)
+        except StepBudgetError:
+            return Fewest(known, 0)
+        except IllegalToken:  # the search knows less than the grammar
+            return Fewest(known, search.at_least)
+        return Fewest(known if path is None else path, search.at_least)
 
     @property
     def machine(self) -> Machine:
@@ -316,6 +348,17 @@ class Matcher:
         with suppress(StepBudgetError):
             return self._working(lambda: self._machine.distance.tokens(self._hurried()))
         return None
+
+    def search(self, most: int | None) -> FewestSearch:
+        """A search for the fewest tokens that complete the answer, done as far as it goes.
+
+        ``most``: an answer of so many tokens is known. Raises ``StepBudgetError`` where not even
+        the beginning can be told.
+        """
+        found = self._working(FewestSearch, self._machine, self._path[-1], most)
+        while not found.is_over:
+            self._working(found.go_on)
+        return found
 
     def hurry(self) -> None:
         """End the text with a budget that is being written, if there is one, as if that were used

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from grammar import Fewest
 from server.engine.errors import (
     BudgetTooSmallError,
     ContextOverflowError,
@@ -307,7 +308,7 @@ async def test_the_budget_ends_where_the_context_does() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ContextOverflowError(300, 200), BudgetTooSmallError(9, 2, is_context=True)],
+    [ContextOverflowError(300, 200), BudgetTooSmallError(Fewest((1,) * 9, 9), 2, is_context=True)],
 )
 async def test_a_prompt_that_outgrows_the_context_ends_the_loop(error: EngineError) -> None:
     overflow = error

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grammar import Grammar, compile_choice, compile_gbnf, compile_json_schema, compile_regex
+from grammar import fewest as fewest_module
 from server.engine.engine import LocalEngine
 from server.engine.errors import BudgetTooSmallError
 from server.engine.scheduler import Scheduler
-from server.engine.types import EngineDefaults, Finished, SamplingParams, Steered
+from server.engine.types import EngineDefaults, Finished, SamplingParams, Steered, TextPiece
 from tests.grammar_support import VOCABULARY
 from tests.scripted_model import ListOutlet, Script, ScriptedModel, queue, request, run
 
@@ -329,6 +330,61 @@ def test_a_budget_below_the_least_is_refused_before_any_work(
             assert isinstance(events[-1], Finished)
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "integer", "minimum": 100}, "123"),  # 100 is no token
+        ({"type": "array", "items": {"enum": ["qx", "abc"]}, "minItems": 1}, '["abc"]'),
+        ({"type": "array", "items": {"enum": ["qx", "abc"]}, "minItems": 2}, None),
+    ],
+)
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_an_answer_that_just_fits_is_not_refused_and_is_closed(
+    schema: Any, text: str | None, adversary: str
+) -> None:
+    model = ScriptedModel(TOKENS, ADVERSARIES[adversary], n_ctx=100)
+    engine = LocalEngine(model, EngineDefaults(n_batch=8))
+    grammar = compile_json_schema(schema, model.vocabulary)
+    fewest = true_least(grammar, 12)
+    assert fewest < least(grammar), "the shortest text in bytes has more tokens"
+    if fewest > 1:
+        with pytest.raises(BudgetTooSmallError, match=f"needs {fewest} tokens") as caught:
+            engine.stream(request(PROMPT, grammar=grammar, max_tokens=fewest - 1, closes=True))
+        assert (caught.value.needed, caught.value.is_exact) == (fewest, True)
+    for limit in range(fewest, fewest + 3):
+        events = list(
+            engine.stream(request(PROMPT, grammar=grammar, max_tokens=limit, closes=True))
+        )
+        end = events[-1]
+        assert isinstance(end, Finished)
+        assert end.usage.completion_tokens <= limit
+        found = "".join(event.text for event in events if isinstance(event, TextPiece))
+        jsonschema.validate(json.loads(found), schema)
+        assert limit > fewest or text in (None, found)
+    engine.close()
+
+
+def test_what_cannot_be_told_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fewest_module, "MAX_WORK", 0)
+    model = ScriptedModel(TOKENS, prefers("q"), n_ctx=100)
+    engine = LocalEngine(model, EngineDefaults(n_batch=8))
+    grammar = compile_json_schema({"type": "integer", "minimum": 100}, model.vocabulary)
+    shortest = least(grammar)
+    found = grammar.fewest(shortest - 1)
+    assert found.at_least < shortest
+    events = list(
+        engine.stream(request(PROMPT, grammar=grammar, max_tokens=shortest - 1, closes=True))
+    )
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.reason == "length"
+    assert end.usage.completion_tokens < shortest
+    found_text = "".join(event.text for event in events if isinstance(event, TextPiece))
+    assert end.is_complete == (len(found_text) == 3), "closed only if a way was found"
+    assert end.steered is not None
+    engine.close()
 
 
 # --- any schema, any budget, any model ---------------------------------------------------------

@@ -179,7 +179,8 @@ async def _begin(served: Served, wanted: ChatCompletionRequest) -> _Answer:
     loops = loops_of(wanted, binding.answer_format, count=count, max_tokens=limit)
     if loops is not None:
         limit = loops[0].budget
-    await require_room(wanted, binding.grammar, limit)
+    room = served.engine.n_ctx - len(binding.tokens)
+    await require_room(wanted, binding.grammar, limit, context=room)
     requests = generations_of(
         wanted,
         served,

@@ -111,7 +111,6 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
     require_tokens(wanted, served)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
     answer_format = await served.formats.compile(wanted.wanted_format, source=wanted.source_text)
-    await require_room(wanted, answer_format.grammar, limit)
     prompts = await anyio.to_thread.run_sync(_prompts, served, wanted, abandon_on_cancel=True)
     if len(prompts) * count > MAX_ALL_CHOICES:
         raise ApiError(
@@ -121,6 +120,8 @@ async def _begin(served: Served, wanted: CompletionRequest) -> _Answer:
             param="prompt",
             code="invalid_value",
         )
+    room = served.engine.n_ctx - max(len(prompt) for prompt, _ in prompts)
+    await require_room(wanted, answer_format.grammar, limit, context=room)
     requests = generations_of(
         wanted,
         served,

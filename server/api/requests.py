@@ -119,21 +119,22 @@ def seconds_of(wanted: SampledRequest, served: Served) -> float:
 
 
 async def require_room(
-    wanted: SampledRequest, grammar: Grammar | None, max_tokens: int | None
+    wanted: SampledRequest, grammar: Grammar | None, max_tokens: int | None, *, context: int
 ) -> None:
     """Check that an answer that is to be closed in time can be.
 
-    Finds the shortest valid answer, off the event loop; the engine asks for it again when it knows
-    how much of the context the prompt leaves.
+    Finds a valid answer of few tokens, off the event loop; the engine asks for it again, and then
+    it is known. `context`: what the longest prompt leaves.
 
     Raises:
-        BudgetTooSmallError: the shortest valid answer has more than `max_tokens`.
+        BudgetTooSmallError: every valid answer has more than `max_tokens`.
     """
-    if wanted.truncation != "close" or grammar is None:
-        return
-    shortest = await anyio.to_thread.run_sync(grammar.shortest, abandon_on_cancel=True)
-    if shortest is not None and max_tokens is not None and len(shortest) > max_tokens:
-        raise BudgetTooSmallError(len(shortest), max_tokens, is_context=False)
+    if wanted.truncation != "close" or grammar is None or context < 1:
+        return  # a prompt that fills the context is refused by the engine
+    most = context if max_tokens is None else min(max_tokens, context)
+    found = await anyio.to_thread.run_sync(grammar.fewest, most, abandon_on_cancel=True)
+    if max_tokens is not None and found.at_least > max_tokens:
+        raise BudgetTooSmallError(found, max_tokens, is_context=False)
 
 
 def require_tokens(wanted: SampledRequest, served: Served) -> None:

@@ -219,7 +219,7 @@ class LocalEngine:
         if grammar is not None and grammar.vocabulary.fingerprint != ours.fingerprint:
             raise InvalidRequestError("grammar", "was compiled for another vocabulary")
         if grammar is not None and request.closes:
-            self._require_room(request, grammar)
+            sequence.plan = self._find_end(request, grammar)
         with self._wakeup:
             self._require_open()
             slots = self._scheduler.slots
@@ -242,18 +242,25 @@ class LocalEngine:
         if unknown is not None:
             raise InvalidRequestError(field, f"token {unknown} is not in the vocabulary of {size}")
 
-    def _require_room(self, request: GenerationRequest, grammar: Grammar) -> None:
-        """The shortest answer must fit what the request and the context leave."""
-        shortest = grammar.shortest()
-        if shortest is None:
+    def _find_end(self, request: GenerationRequest, grammar: Grammar) -> tuple[int, ...] | None:
+        """An answer of as few tokens as the request and the context leave; None where it can't be
+        told whether there is one: then the answer is closed if a way is found.
+
+        Raises:
+            BudgetTooSmallError: every answer has more tokens.
+            InvalidRequestError: no end of any answer is known, however long.
+        """
+        context = self._limit - len(request.prompt)
+        most = context if request.max_tokens is None else min(request.max_tokens, context)
+        found = grammar.fewest(most)
+        if found.at_least > most:
+            is_context = request.max_tokens is None or context < request.max_tokens
+            raise BudgetTooSmallError(found, most, is_context=is_context)
+        if found.tokens is None:
             raise InvalidRequestError(
                 "truncation", "no end of this grammar's answers can be planned"
             )
-        context = self._limit - len(request.prompt)
-        most = context if request.max_tokens is None else min(request.max_tokens, context)
-        if len(shortest) > most:
-            is_context = request.max_tokens is None or context < request.max_tokens
-            raise BudgetTooSmallError(len(shortest), most, is_context=is_context)
+        return found.tokens if len(found.tokens) <= most else None
 
     def _require_open(self) -> None:
         if not self.ready:

@@ -18,6 +18,11 @@ Invariant: whatever leaves `server.engine` is one of these or an error of `gramm
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grammar import Fewest
+
 
 class EngineError(Exception):
     """Base of every error raised or delivered by the engine."""
@@ -42,16 +47,20 @@ class InvalidRequestError(EngineError, ValueError):
 
 
 class BudgetTooSmallError(EngineError):
-    """The answer is to be closed within its tokens, and the shortest valid one has more.
+    """The answer is to be closed within its tokens, and every valid one has more.
 
-    `needed` is its number of tokens, `allowed` what the request or (`is_context`) the rest of the
-    context leaves.
+    `needed`: no valid answer has fewer tokens, and `is_exact` says that one has so many; `allowed`:
+    what the request or (`is_context`) the rest of the context leaves.
     """
 
-    def __init__(self, needed: int, allowed: int, *, is_context: bool) -> None:
+    def __init__(self, fewest: Fewest, allowed: int, *, is_context: bool) -> None:
         limit = "the context leaves" if is_context else "max_tokens allows"
-        super().__init__(f"the shortest valid answer needs {needed} tokens, and {limit} {allowed}")
-        self.needed = needed
+        self.needed = fewest.at_least
+        self.is_exact = fewest.is_exact
+        needs = "needs" if self.is_exact else "needs at least"
+        super().__init__(
+            f"the shortest valid answer {needs} {self.needed} tokens, and {limit} {allowed}"
+        )
         self.allowed = allowed
         self.is_context = is_context
 

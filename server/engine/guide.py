@@ -35,7 +35,8 @@ _PROPOSALS = 8  # so many tokens are judged in one step before the way to the en
 class Guide:
     """The grammar of one answer, and where the answer stands in it.
 
-    `splitter`: None where nothing is to be forced; `limiting`: which limit the answer meets first.
+    `splitter`: None where nothing is to be forced; `limiting`: which limit the answer meets first;
+    `plan`: a whole answer that meets none, where one is known.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Guide:
         splitter: Splitter | None,
         model: LanguageModel,
         limiting: SteeringCause,
+        plan: tuple[int, ...] | None,
     ) -> None:
         assert request.grammar is not None
         self.matcher = request.grammar.start()
@@ -53,7 +55,10 @@ class Guide:
         self.steering: Steering | None = None
         if request.closes or request.repetition_guard:
             self.steering = Steering(
-                self.matcher, closes=request.closes, repetition=request.repetition_guard
+                self.matcher,
+                closes=request.closes,
+                repetition=request.repetition_guard,
+                plan=plan,
             )
         self._splitter = splitter
         self._eos_ids = model.info.eos_ids

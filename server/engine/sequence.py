@@ -78,6 +78,7 @@ class Sequence:
         self.cached_tokens = 0
         self.end: FinishReason | None = None
         self.fault: Exception | None = None
+        self.plan: tuple[int, ...] | None = None  # an answer that fits, where it is to be closed
         self._model = model
         self._limit = limit
         self._text = TextAssembler(request.stop)
@@ -185,7 +186,9 @@ class Sequence:
         if request.grammar is None:
             return
         forces = forces and request.forced_runs and not request.trace and not request.raw_logprobs
-        self._guide = Guide(request, self._canon if forces else None, self._model, self._limiting)
+        self._guide = Guide(
+            request, self._canon if forces else None, self._model, self._limiting, self.plan
+        )
         self._go_on(pieces)
 
     def _step(self, logits: Logits, pieces: _Pieces) -> None:

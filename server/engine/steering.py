@@ -64,13 +64,21 @@ class Repetition:
 class Steering:
     """Judges the tokens of one answer. `matcher` is the sequence's own and is left where it is."""
 
-    def __init__(self, matcher: Matcher, *, closes: bool, repetition: int) -> None:
-        """`repetition`: how many repeated tokens are too many; 0 for any number."""
+    def __init__(
+        self,
+        matcher: Matcher,
+        *,
+        closes: bool,
+        repetition: int,
+        plan: tuple[int, ...] | None = None,
+    ) -> None:
+        """`repetition`: how many repeated tokens are too many; 0 for any number. `plan`: the tokens
+        of an answer that fits; there may be none that fits and is shorter in bytes."""
         self._matcher = matcher
         self._closes = closes
         self._repetition = Repetition(repetition) if repetition else None
         self._value: Value | None = None
-        self._plan: tuple[int, ...] | None = None
+        self._plan = plan
         self._longest = matcher.vocabulary.longest
         self.steered: Steered | None = None
 
@@ -116,6 +124,9 @@ class Steering:
             return True
         if len(run) > room:
             return False
+        plan = self._plan
+        if plan and plan[: len(run)] == tuple(run) and len(plan) <= room:
+            return True
         for token in run:
             self._matcher.advance(token)
         try:
