@@ -127,6 +127,7 @@ class Duty:
 
     @classmethod
     def of(cls, watches: Iterable[Watch]) -> Duty:
+        """The duty to look for all of them, as one pattern where that can be."""
         listed = tuple(watches)
         sources = [watch.delimiter.undecided for watch in listed]
         known = [source for source in sources if source is not None]

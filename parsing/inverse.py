@@ -54,6 +54,7 @@ class Member:
 
     @property
     def optional(self) -> bool:
+        """Whether it may be left out."""
         return self.kind in ("type", "extra")
 
 

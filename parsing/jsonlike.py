@@ -33,6 +33,7 @@ class JsonDialect:
 
     @property
     def plain(self) -> bool:
+        """Whether it is JSON as it is."""
         return not self.unquoted_keys and not self.string_delims
 
 

@@ -52,17 +52,22 @@ class Region:
 
     @property
     def body(self) -> str:
+        """Its text so far."""
         return "".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """A region began; its opener captured this."""
+
     field: Field
     captures: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """More text of the region that is open."""
+
     field: Field
     text: str
 

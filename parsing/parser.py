@@ -71,6 +71,7 @@ class ResponseParser:
 
     @property
     def template(self) -> ResponseTemplate:
+        """What it reads by."""
         return self._template
 
     @property

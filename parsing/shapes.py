@@ -49,11 +49,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
+    """One after the other."""
+
     items: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alt:
+    """Any one of them."""
+
     options: tuple[Pattern, ...]
 
 

@@ -31,11 +31,15 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
+    """One after the other."""
+
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alt:
+    """Any one of them, the first that fits first."""
+
     options: tuple[Node, ...]
 
 
@@ -59,6 +63,7 @@ class Repeat:
 
     @property
     def count(self) -> str:
+        """The bounds, as a pattern has them."""
         return f"{{{self.low},{'' if self.high is None else self.high}}}"
 
 

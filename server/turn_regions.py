@@ -164,6 +164,7 @@ _STRUCTURAL = frozenset('{}[]:,"0123456789+-.eE truefalsnull\t\r\n')
 
 
 def seq(*items: Part) -> Part:
+    """One part after the other, in the simplest form; nothing where one of them is nothing."""
     flat: list[Part] = []
     for item in items:
         if item == parts.NOTHING:
@@ -181,5 +182,6 @@ def behind(text: Part, follows: Part) -> Part:
 
 
 def alt(options: Sequence[Part]) -> Part:
+    """Any one of some parts, in the simplest form."""
     kept = [o for o in dict.fromkeys(options) if o != parts.NOTHING]
     return kept[0] if len(kept) == 1 else parts.Alt(tuple(kept))
