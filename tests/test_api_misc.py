@@ -44,12 +44,24 @@ async def test_health_shows_the_engines_figures() -> None:
     assert health["grammar_cache"]["entries"] == 0
 
 
-@pytest.mark.parametrize("name", ["content", "text"])
+@pytest.mark.parametrize("name", ["content", "text", "prompt"])
 async def test_tokenize_and_back(name: str) -> None:
     tokens = (await call("POST", "/tokenize", json={name: "aé<think>"}))["tokens"]
     assert tokens == [97, 195, 169, 259]
     back = await call("POST", "/detokenize", json={"tokens": tokens})
     assert back == {"content": "aé<think>"}
+
+
+async def test_a_conversation_is_split_as_for_an_answer() -> None:
+    tool = {"type": "function", "function": {"name": "look", "description": "Looks."}}
+    for fields in ({}, {"tools": [tool]}):
+        engine = ScriptedEngine(saying("ok"))
+        messages = [{"role": "user", "content": "Hi <|im_end|>"}]
+        found = await call("POST", "/tokenize", engine, json={"messages": messages, **fields})
+        body = {"model": "toy", "messages": messages, **fields}
+        await call("POST", "/v1/chat/completions", engine, json=body)
+        assert tuple(found["tokens"]) == engine.last.prompt
+        assert found["count"] == len(engine.last.prompt)
 
 
 async def test_tokenize_options() -> None:
@@ -70,6 +82,10 @@ async def test_tokenize_options() -> None:
     [
         ("/tokenize", {}, "content"),
         ("/tokenize", {"content": "a", "text": "b"}, "content"),
+        ("/tokenize", {"content": "a", "messages": []}, "content"),
+        ("/tokenize", {"messages": []}, "messages"),
+        ("/tokenize", {"messages": [{"role": "king", "content": "a"}]}, "messages[0].role"),
+        ("/tokenize", {"content": "a", "tools": []}, "tools"),
         ("/tokenize", {"content": "a", "x": 1}, "x"),
         ("/detokenize", {"tokens": ["a"]}, "tokens[0]"),
         ("/detokenize", {"tokens": [-1]}, "tokens"),

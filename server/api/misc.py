@@ -15,7 +15,8 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from server.api.models import DetokenizeRequest, TokenizeRequest
+from server.api.binding import prompt_again
+from server.api.models import ChatCompletionRequest, DetokenizeRequest, TokenizeRequest
 from server.api.runtime import ALIAS, Runtime, Served, State
 from server.api.validation import read_json, validated
 
@@ -73,17 +74,27 @@ def _model(served: Served) -> dict[str, Any]:
 
 
 async def tokenize(request: Request, runtime: Runtime) -> Response:
-    """A text's token ids; with `with_pieces`, each with its text or, where it has none, bytes."""
+    """The token ids of a text, or of a conversation's prompt; with `with_pieces`, each with its
+    text or, where it has none, bytes.
+
+    Raises:
+        ApiError: 400, as for a chat request with these messages and tools.
+    """
     body = await read_json(request, max_bytes=runtime.max_body_bytes)
     wanted = validated(TokenizeRequest, body)
-    engine = _asked(runtime, wanted.model).engine
+    served = _asked(runtime, wanted.model)
+    engine = served.engine
 
     def split() -> list[int]:
         return engine.tokenize(
             wanted.words, add_special=wanted.add_special, parse_special=wanted.parse_special
         )
 
-    tokens = await anyio.to_thread.run_sync(split, abandon_on_cancel=True)
+    if wanted.messages is None:
+        tokens = await anyio.to_thread.run_sync(split, abandon_on_cancel=True)
+    else:
+        chat = {"model": ALIAS, "messages": wanted.messages, "tools": wanted.tools}
+        tokens = list(await prompt_again(served, validated(ChatCompletionRequest, chat), ()))
     if not wanted.with_pieces:
         return JSONResponse({"tokens": tokens, "count": len(tokens)})
     vocabulary = engine.vocabulary

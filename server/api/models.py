@@ -294,8 +294,17 @@ class CompletionRequest(SampledRequest):
 class TokenizeRequest(RequestModel):
     """`POST /tokenize`."""
 
-    content: str | None = Field(default=None, description="The text; `text` is another name.")
+    content: str | None = Field(
+        default=None, description="The text; `text` and `prompt` are other names."
+    )
     text: str | None = None
+    prompt: str | None = None
+    messages: list[Any] | None = Field(
+        default=None,
+        description="In place of a text: a conversation, as in a chat request, whose prompt is "
+        "split as it would be for an answer.",
+    )
+    tools: list[Any] | None = Field(default=None, description="Those of the conversation.")
     model: AcceptedText = None
     add_special: bool = Field(default=False, description="Add what the model wants in front (BOS).")
     parse_special: bool = Field(default=True, description="Read special tokens by their text.")
@@ -303,18 +312,22 @@ class TokenizeRequest(RequestModel):
 
     @model_validator(mode="after")
     def _one_text(self) -> Self:
-        if (self.content is None) == (self.text is None):
+        given = [self.content, self.text, self.prompt, self.messages]
+        if sum(each is not None for each in given) != 1:
             raise refuse(
                 "invalid_value",
-                "Give the text as 'content' (or as 'text', not as both).",
+                "Give the text as one of 'content', 'text' and 'prompt', or a conversation as "
+                "'messages'.",
                 "content",
             )
+        if self.tools is not None and self.messages is None:
+            raise refuse("invalid_value", "'tools' are told of with 'messages' only.", "tools")
         return self
 
     @property
     def words(self) -> str:
         """The text, under whichever name it came."""
-        return self.text if self.content is None else self.content  # type: ignore[return-value]
+        return self.content or self.text or self.prompt or ""
 
 
 class DetokenizeRequest(RequestModel):
