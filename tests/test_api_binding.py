@@ -275,6 +275,15 @@ async def test_a_call_that_is_required_and_that_nothing_satisfies_is_an_error(ch
     assert error["issues"][0]["pointer"] == "/properties/a"
 
 
+async def test_what_is_not_grounded_is_said() -> None:
+    grounded = {"type": "object", "properties": {"n": {"type": "integer", "x-ground": "number"}}}
+    response = await post(ScriptedEngine(saying("ok")), tools=[tool("f", grounded), NOW])
+    [warning] = response.json()["gabarito"]["warnings"]
+    assert warning.startswith("x-ground is not checked in the arguments of calls")
+    response = await post(ScriptedEngine(saying("ok")), tools=[NOW])
+    assert "warnings" not in response.json()["gabarito"]
+
+
 async def test_enforced_tools_are_said_to_be() -> None:
     response = await post(ScriptedEngine(saying(PARIS)), tools=TOOLS)
     assert response.json()["gabarito"]["tools"] == {"enforced": True, "valid": True}

@@ -44,8 +44,7 @@ class Bound:
     def of(cls, grammar: Grammar, schema: dict[str, Any], formats: str) -> Bound:
         """What is made of a schema whose grammar this is; `formats` as of its compilation."""
         validator = AnswerValidator(schema, formats=formats)
-        says_ground = f'"{KEYWORD}"' in json.dumps(schema)
-        return cls(schema, _report(grammar, validator), validator, says_ground)
+        return cls(schema, _report(grammar, validator), validator, says_ground(schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,11 @@ def schema_of(asked: AnyFormat) -> dict[str, Any] | None:
             return ANY_OBJECT
         case _:
             return None
+
+
+def says_ground(schema: dict[str, Any]) -> bool:
+    """Whether `x-ground` stands in a schema."""
+    return f'"{KEYWORD}"' in json.dumps(schema)
 
 
 def require_source(source: str | None, schema: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ import anyio.to_thread
 from grammar import Grammar
 from grammar.turn_parts import TRIMMED
 from parsing import ResponseTemplate
-from server.api.answerformat import AnswerFormat
+from server.api.answerformat import AnswerFormat, says_ground
 from server.api.demands import source_of
 from server.api.errors import ApiError
 from server.api.formats import TextFormat, Wanted
@@ -104,6 +104,7 @@ async def bind(served: Served, wanted: ChatCompletionRequest, asked: Wanted | No
         offer=offer,
         plain=answer_format.is_structured,
         values=bool(wanted.options.include_value_events),
+        warnings=_not_grounded(offer),
     )
     limit = wanted.reasoning_limit
     thinks = reasons(template, served.chat_template, prompt.text, asked=bool(limit))
@@ -145,7 +146,7 @@ def _with_turn(binding: Binding, turn: TurnGrammar, *, bounded: bool) -> Binding
                 param="response_format",
                 code="unsupported_value",
             )
-        warnings: list[str] = []
+        warnings = [*binding.warnings]
         if bounded:
             warnings.append(f"reasoning is not bounded: {turn.reason}")
         facts = None if offer is None else {"enforced": False, "reason": turn.reason}
@@ -154,6 +155,7 @@ def _with_turn(binding: Binding, turn: TurnGrammar, *, bounded: bool) -> Binding
         binding = replace(
             binding,
             warnings=(
+                *binding.warnings,
                 "Of what the content may be, the texts with white space at their ends are left "
                 "out: the response template takes it off.",
             ),
@@ -174,6 +176,13 @@ def _with_turn(binding: Binding, turn: TurnGrammar, *, bounded: bool) -> Binding
             cache="hit" if hit else "miss",
         ),
     )
+
+
+def _not_grounded(offer: Offer | None) -> tuple[str, ...]:
+    tools = offer.allowed if offer is not None else ()
+    if not any(says_ground(tool.schema_) for tool in tools):
+        return ()
+    return ("x-ground is not checked in the arguments of calls, only in a response_format.",)
 
 
 async def prompt_again(
