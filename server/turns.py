@@ -29,8 +29,9 @@ from grammar import (
 from grammar.cache import extracts
 from grammar.turn_parts import ValueSource
 from parsing import ResponseTemplate
-from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of, probe, read_call
+from parsing.inverse import CALLS, Beginning, Inverse, beginning_of, inverse_of
 from parsing.shapes import NotInvertible
+from parsing.written import written_call
 from server.turn_plan import Plan
 from server.turn_regions import Wishes
 from server.turn_tools import Mode, Tool, choose, read_tools
@@ -293,9 +294,8 @@ def _satisfiable(
 
 @lru_cache(maxsize=4096)
 def _is_readable(template: ResponseTemplate, name: str) -> bool:
-    """Whether a call of that name, written in the shortest way, is read back."""
-    region = inverse_of(template).regions[CALLS]
-    return read_call(template, region, probe(region, name), name) is not None
+    """Whether a call of that name is read back."""
+    return written_call(template, name, {}) is not None
 
 
 def _without_calls(mode: Mode, inverse: Inverse) -> Mode:
