@@ -30,6 +30,7 @@ ENV_SHORT: Mapping[str, tuple[str, str]] = {
     "GABARITO_HOST": ("server", "host"),
     "GABARITO_PORT": ("server", "port"),
     "GABARITO_LOG_LEVEL": ("server", "log_level"),
+    "GABARITO_API_KEYS": ("server", "api_keys"),
     "GABARITO_MODEL": ("model", "name"),
     "GABARITO_CACHE_DIR": ("model", "cache_dir"),
     "GABARITO_N_CTX": ("engine", "n_ctx"),

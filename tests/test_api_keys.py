@@ -80,5 +80,5 @@ def test_keys_are_not_shown(tmp_path: Path) -> None:
     assert caught.value.key == "server.api_keys"
     assert "good" not in str(caught.value)
     file.write_text("")
-    env = {"GABARITO_SERVER__API_KEYS": "a, b"}
+    env = {"GABARITO_API_KEYS": "a, b"}
     assert load_settings(file, env=env).server.api_keys == ("a", "b")
