@@ -69,8 +69,40 @@ async def test_what_the_engine_and_the_cache_count() -> None:
     assert found["gabarito_grammar_cache_misses_total",] == 1
     assert found["gabarito_grammar_cache_hits_total",] == 3
     assert found["gabarito_kl_nats_per_token_count",] == 2
+    assert found["gabarito_answers_withheld_total",] == 0
     steps = found["gabarito_engine_step_seconds_total",]
     assert 0 < found["gabarito_engine_decode_seconds_total",] <= steps
+
+
+async def test_what_diagnostics_say_is_added_up() -> None:
+    app = app_over(prefers(", ", "abc", '"'))
+    async with http_client(app) as client:
+        answers = [
+            await post(client, max_tokens=30, diagnostics=True, temperature=heat, seed=heat)
+            for heat in (0, 1, 2)
+        ]
+        app.state.runtime.served.formats.count_fault()
+        found = await figures(client)
+        health = (await client.get("/health")).json()
+    app.state.runtime.close()
+    said = [answer["gabarito"]["diagnostics"] for answer in answers]
+    for name, part in (
+        ("kl_nats", "total_kl"),
+        ("kl_nats_per_token", "mean_kl"),
+        ("overruled_share", "overruled_share"),
+    ):
+        assert found[f"gabarito_{name}_count",] == 3
+        total = sum(each[part] for each in said)
+        assert found[f"gabarito_{name}_sum",] == pytest.approx(total, rel=1e-3, abs=1e-3)
+    masses = [
+        sum(token["legal_mass"] for token in each["tokens"]) / len(each["tokens"]) for each in said
+    ]
+    assert found["gabarito_legal_mass_sum",] == pytest.approx(sum(masses), rel=1e-3, abs=1e-3)
+    canonical = [each["canonical"] for each in said]
+    for label, value in (("yes", True), ("no", False), ("unknown", None)):
+        assert found.get(("gabarito_answer_splits_total", label), 0) == canonical.count(value)
+    assert found["gabarito_answers_withheld_total",] == 1
+    assert health["answers"] == {"withheld": 1}
 
 
 async def test_before_there_is_a_model_there_are_only_requests() -> None:

@@ -54,15 +54,17 @@ _TOTALS: Mapping[str, str] = {
 
 
 class Metrics:
-    """All figures of one server. `stats` and `cache` read what others count; None: nothing yet."""
+    """All figures of one server. `stats`, `cache` and `withheld` read what others count; None:
+    nothing yet."""
 
     def __init__(
         self,
         stats: Callable[[], EngineStats | None],
         cache: Callable[[], Mapping[str, int] | None],
+        withheld: Callable[[], int | None],
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Snapshots(stats, cache))
+        self._registry.register(_Snapshots(stats, cache, withheld))
         registry = self._registry
         self.requests = Counter(
             f"{_PREFIX}_http_requests",
@@ -82,10 +84,28 @@ class Metrics:
         self._forced_share = self._histogram(
             "forced_share", "Share of an answer's tokens that were taken without a step.", _SHARES
         )
+        told = "of answers with diagnostics"
         self._kl = self._histogram(
             "kl_nats_per_token",
-            "Mean KL of the masked from the raw distribution, of answers with diagnostics.",
+            f"Mean KL of the masked from the raw distribution, {told}.",
             _NATS,
+        )
+        self._total_kl = self._histogram("kl_nats", f"The same in total, {told}.", _NATS)
+        self._overruled_share = self._histogram(
+            "overruled_share",
+            f"Share of the tokens where the model's favourite was illegal, {told}.",
+            _SHARES,
+        )
+        self._legal_mass = self._histogram(
+            "legal_mass",
+            f"Probability that the model gave to legal tokens, in the mean, {told}.",
+            _SHARES,
+        )
+        self._splits = Counter(
+            f"{_PREFIX}_answer_splits",
+            f"Whether the tokens are the tokenizer's own split, {told}.",
+            ["canonical"],
+            registry=registry,
         )
         self._queue = self._histogram("queue_seconds", "From a request to its slot.", _SECONDS)
         self._first = self._histogram(
@@ -114,8 +134,15 @@ class Metrics:
             self._forced_share.observe(timings.forced_tokens / timings.tokens)
             self._decode.observe(timings.decode_ms / 1e3 / timings.tokens)
             self._mask.observe(timings.mask_ms / 1e3 / timings.tokens)
-        if end.diagnostics is not None and end.diagnostics.tokens:
-            self._kl.observe(end.diagnostics.total_kl / len(end.diagnostics.tokens))
+        found = end.diagnostics
+        if found is not None and found.tokens:
+            count = len(found.tokens)
+            self._kl.observe(found.total_kl / count)
+            self._total_kl.observe(found.total_kl)
+            self._overruled_share.observe(found.overruled_share)
+            self._legal_mass.observe(sum(one.step.legal_mass for one in found.tokens) / count)
+            split = {True: "yes", False: "no", None: "unknown"}[found.canonical]
+            self._splits.labels(split).inc()
 
     def response(self) -> Response:
         """The figures in Prometheus's text format."""
@@ -129,9 +156,11 @@ class _Snapshots:
         self,
         stats: Callable[[], EngineStats | None],
         cache: Callable[[], Mapping[str, int] | None],
+        withheld: Callable[[], int | None],
     ) -> None:
         self._stats = stats
         self._cache = cache
+        self._withheld = withheld
 
     def collect(self) -> Iterable[Metric]:
         """Called by the library at every scrape."""
@@ -143,6 +172,10 @@ class _Snapshots:
             for name, text in _TOTALS.items():
                 value = getattr(stats, name)
                 yield CounterMetricFamily(f"{_PREFIX}_engine_{name}", text, value)
+        withheld = self._withheld()
+        if withheld is not None:
+            text = "Answers withheld, since they were not what the grammar should have made them."
+            yield CounterMetricFamily(f"{_PREFIX}_answers_withheld", text, withheld)
         cache = self._cache()
         if cache is not None:
             for name, value in cache.items():

@@ -224,7 +224,7 @@ class Runtime:
         """
         self.max_body_bytes = max_body_bytes
         self.dialects = dict(dialects or {})
-        self.metrics = Metrics(self._engine_stats, self._cache_stats)
+        self.metrics = Metrics(self._engine_stats, self._cache_stats, self._withheld)
         self._load = load
         self._lock = threading.Lock()
         self._state = State.LOADING
@@ -236,6 +236,9 @@ class Runtime:
 
     def _cache_stats(self) -> dict[str, int] | None:
         return None if self._served is None else self._served.formats.stats()
+
+    def _withheld(self) -> int | None:
+        return None if self._served is None else self._served.formats.faults
 
     @property
     def state(self) -> State:
