@@ -2,16 +2,19 @@
 
     python -m bench.soak MODEL.gguf --minutes 15 --clients 8
 
-Runs the engine in this process. Each client asks for one answer after the other: free text, strict
-schemas, closed in time, with diagnostics, greedy and sampled, prompts that share beginnings; a part
-of them is cancelled at a random moment, in the queue, in prefill or while decoding. At the end, and
-every `--check` seconds in a pause, these must hold:
+Runs the engine in this process. First grammars are compiled and walked without the model, one after
+the other, until the caches are full and the resident size stands still. Then each client asks for
+one answer after the other: free text, strict schemas (each with a schema of its own), closed in
+time, with diagnostics, greedy and sampled, prompts that share beginnings; a part of them is
+cancelled at a random moment, in the queue, in prefill or while decoding. Every `--check` seconds in
+a pause, and at the end, these must hold:
 
     slots      none in use
     cells      what the slots hold is what the model holds (the engine's own integrity check), and
                none are held once idle prefixes are forgotten
     requests   begun = finished + failed + cancelled, and nothing failed
-    memory     the resident size has grown by no more than `--growth` MiB since the warm-up
+    threads    as many as at the first check
+    memory     the resident size has grown by no more than `--growth` MiB since the second check
 
 Exit status 1 where one doesn't. The figures go to stdout, one line a check, the last one as JSON.
 """
@@ -19,6 +22,7 @@ Exit status 1 where one doesn't. The figures go to stdout, one line a check, the
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import sys
@@ -27,6 +31,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from grammar import Grammar, GrammarCache, Vocabulary
 from server.engine.engine import LocalEngine
@@ -39,7 +45,13 @@ _WORDS = [
     *("river", "stone", "lantern", "harbour", "winter"),
     *("engine", "garden", "paper", "signal", "cloud"),
 ]
-_WARM_UP_CHECKS = 2  # so many checks pass before the memory counts: caches fill
+_WARM_UP_CHECKS = 2  # so many checks pass before the memory counts: the model's buffers are made
+_PATIENCE = 30.0  # seconds that the last cancellations may take
+_BATCH = 100  # so many grammars are walked before the memory is looked at
+_STILL = 3  # so many batches in a row must leave it where it is,
+_STILL_MIB = 2.0  # within so much
+_MOST_BATCHES = 60
+_MOST_STEPS = 80  # of one walk
 
 
 @dataclass(slots=True)
@@ -67,7 +79,7 @@ class Tally:
 
 
 def schema(rng: random.Random) -> dict[str, Any]:
-    """One of some dozens of schemas, so that grammars come and go."""
+    """One of very many schemas, so that grammars come and go."""
     names = rng.sample(_WORDS, 4)
     kinds: list[dict[str, Any]] = [
         {"type": "string", "maxLength": rng.choice([20, 60])},
@@ -84,10 +96,10 @@ def schema(rng: random.Random) -> dict[str, Any]:
 
 
 def request(
-    rng: random.Random, engine: LocalEngine, cache: GrammarCache, client: str
+    rng: random.Random, engine: LocalEngine, cache: GrammarCache, client: str, most_words: int
 ) -> GenerationRequest:
-    """A random request."""
-    topic = " ".join(rng.choices(_WORDS, k=rng.choice([3, 3, 40, 400])))
+    """A random request, whose prompt may have so many words."""
+    topic = " ".join(rng.choices(_WORDS, k=rng.choice([3, 3, 40, most_words])))
     prompt = engine.tokenize(f"Write a JSON record about this: {topic}\n")
     grammar: Grammar | None = None
     if rng.random() < 0.75:
@@ -127,14 +139,47 @@ def ask(rng: random.Random, engine: LocalEngine, asked: GenerationRequest, tally
         timer.join()
 
 
+def walk(grammar: Grammar, rng: random.Random) -> None:
+    """Write a random answer, or its beginning."""
+    matcher = grammar.start()
+    for _ in range(_MOST_STEPS):
+        mask = matcher.mask()
+        legal = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+        token = int(rng.choice(legal))
+        if token in grammar.vocabulary.eos:
+            return
+        matcher.advance(token)
+
+
+def saturate(vocabulary: Vocabulary, cache: GrammarCache, still_mib: float = _STILL_MIB) -> int:
+    """Fill the caches: new grammars until the memory stands still; returns how many."""
+    rng = random.Random(0)
+    sizes: list[float] = []
+    for count in range(1, _MOST_BATCHES + 1):
+        for _ in range(_BATCH):
+            walk(cache.get_json_schema(schema(rng), vocabulary, strict=True).grammar, rng)
+        sizes.append(resident_mib())
+        print(f"grammars={count * _BATCH} rss_mib={sizes[-1]:.1f}", flush=True)
+        last = sizes[-_STILL - 1 :]
+        if len(last) > _STILL and max(last) - min(last) <= still_mib:
+            break
+    return count * _BATCH
+
+
 def run_client(
-    number: int, engine: LocalEngine, cache: GrammarCache, tally: Tally, until: float
+    number: int,
+    engine: LocalEngine,
+    cache: GrammarCache,
+    tally: Tally,
+    until: float,
+    most_words: int,
 ) -> None:
     """One client: one request after the other until the time is over."""
     rng = random.Random(number)
     while time.monotonic() < until:
         try:
-            ask(rng, engine, request(rng, engine, cache, f"client {number % 3}"), tally)
+            asked = request(rng, engine, cache, f"client {number % 3}", most_words)
+            ask(rng, engine, asked, tally)
         except QueueFullError as error:
             tally.add(refused=1)
             time.sleep(min(0.2, error.retry_after_seconds))
@@ -143,7 +188,8 @@ def run_client(
 
 
 def resident_mib() -> float:
-    """The process's resident memory."""
+    """The process's resident memory, without what waits for the collector."""
+    gc.collect()
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -152,7 +198,7 @@ def resident_mib() -> float:
 
 def check(engine: LocalEngine, tally: Tally) -> tuple[dict[str, Any], list[str]]:
     """(figures, what is wrong) of an engine that nobody is asking anything."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + _PATIENCE
     while (engine.stats().slots_used or engine.stats().queued) and time.monotonic() < deadline:
         time.sleep(0.05)  # the last cancellations take a step
     wrong: list[str] = []
@@ -189,16 +235,18 @@ def check(engine: LocalEngine, tally: Tally) -> tuple[dict[str, Any], list[str]]
 
 def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Run and check until the time is over; returns the last figures and all that was wrong."""
-    tally, cache, wrong = Tally(), GrammarCache(max_bytes=64 << 20), list[str]()
+    tally, cache, wrong = Tally(), GrammarCache(max_bytes=arguments.cache << 20), list[str]()
+    saturate(engine.vocabulary, cache)
     end = time.monotonic() + 60 * arguments.minutes
     base: float | None = None
-    checks = 0
+    checks = threads = 0
     figures: dict[str, Any] = {}
     while not wrong and (not checks or time.monotonic() < end):
         until = min(end, time.monotonic() + arguments.check)
         clients = [
             threading.Thread(
-                target=run_client, args=(n + 100 * checks, engine, cache, tally, until)
+                target=run_client,
+                args=(n + 100 * checks, engine, cache, tally, until, arguments.words),
             )
             for n in range(arguments.clients)
         ]
@@ -209,6 +257,10 @@ def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, 
         figures, found = check(engine, tally)
         wrong += found
         checks += 1
+        if checks == 1:
+            threads = figures["threads"]
+        elif figures["threads"] > threads:
+            wrong.append(f"there are {figures['threads']} threads, {threads} before")
         if checks == _WARM_UP_CHECKS:
             base = figures["rss_mib"]
         if base is not None:
@@ -229,7 +281,9 @@ def main() -> int:
     parser.add_argument("--n-ctx", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--check", type=float, default=60.0, help="seconds between two checks")
-    parser.add_argument("--growth", type=float, default=48.0, help="MiB allowed after the warm-up")
+    parser.add_argument("--growth", type=float, default=16.0, help="MiB allowed after the warm-up")
+    parser.add_argument("--cache", type=int, default=4, help="MiB of compiled grammars to keep")
+    parser.add_argument("--words", type=int, default=400, help="of the longest prompts")
     arguments = parser.parse_args()
     settings = EngineSettings(
         n_ctx=arguments.n_ctx, n_seq=arguments.slots, n_threads=arguments.threads, max_queue=16
