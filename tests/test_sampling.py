@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from grammar import NoLegalContinuation
 from server.engine.errors import BadLogitsError, InvalidRequestError
-from server.engine.sampling import Sampler, Workspace, _nucleus
+from server.engine.layout import Workspace
+from server.engine.sampling import Sampler
+from server.engine.selection import nucleus
 from server.engine.types import SamplingParams
 from tests.scripted_model import pack
 
@@ -252,7 +254,7 @@ def test_top_p_keeps_what_a_full_sort_would(
     order = np.argsort(-weights, kind="stable")
     total = np.cumsum(weights[order], dtype=np.float64)
     needed = int(np.count_nonzero(total < top_p * total[-1])) + 1
-    kept = _nucleus(weights, top_p)
+    kept = nucleus(weights, top_p)
     assert kept.tolist() == sorted(kept.tolist())
     # Where the sum is within rounding of the goal, one token more or less is as good.
     assert abs(kept.size - needed) <= 1

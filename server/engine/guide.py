@@ -22,7 +22,8 @@ import numpy as np
 from grammar import NoLegalContinuation
 from server.engine.beside import PendingMask
 from server.engine.forced import Splitter
-from server.engine.sampling import Choice, Ids, Mask, Sampler, without
+from server.engine.layout import Ids, Mask, without
+from server.engine.sampling import Choice, Sampler
 from server.engine.steering import Steering
 
 if TYPE_CHECKING:

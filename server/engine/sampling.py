@@ -20,26 +20,19 @@ of the model's own, at temperature 1, before bias and penalties. Read next: `sch
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from typing import Any, NamedTuple
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grammar import NoLegalContinuation
 from server.engine.errors import BadLogitsError
+from server.engine.layout import Ids, Mask, Workspace
 from server.engine.model import Logits
+from server.engine.selection import draw, highest, log_sum_exp, nucleus
 from server.engine.types import SamplingParams, StepDiagnostics
 
-Ids = NDArray[np.signedinteger[Any]]
-Mask = NDArray[np.uint32]
-
-_FEW = 256  # legal tokens up to this many are looked at one by one, not as a whole vocabulary
-_FIRST_GUESS = 256  # how many candidates top-p sorts before it looks further
-_BIN_SHIFT = 20  # of a float32's bits, leaves the exponent and three bits of the mantissa
-_KEPT_MASKS = 32  # how many masks are kept laid out; each takes four bytes a token
-_CLEAR = np.float32(2**-10)  # tokens so much less likely than the likeliest are seldom in a nucleus
-_BLOCK = 256  # weights added up at once when a token is drawn from many
 _HUGE = np.float32(1e30)
 _COLDEST = 1e-30  # a positive temperature below it would be 0 in float32
 
@@ -51,49 +44,6 @@ class Choice(NamedTuple):
     logprob: float | None
     top: tuple[tuple[int, float], ...]
     diagnostics: StepDiagnostics | None
-
-
-class Workspace:
-    """Buffers of vocabulary size, and masks laid out, shared by all samplers of one thread."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-        self.scores: Logits = np.empty(vocab_size, dtype=np.float32)
-        self._laid_out: OrderedDict[int, _LaidOut] = OrderedDict()
-
-    def lay_out(self, mask: Mask) -> _LaidOut:
-        """A mask token by token. Grammars share their masks, so the last ones are kept."""
-        found = self._laid_out.get(id(mask))
-        if found is None or found.mask is not mask:
-            octets = mask.astype("<u4", copy=False).view(np.uint8)
-            bits = np.unpackbits(octets, count=self.vocab_size, bitorder="little")
-            count = int(np.count_nonzero(bits))
-            ids = np.flatnonzero(bits) if count <= _FEW else None
-            found = self._laid_out[id(mask)] = _LaidOut(mask, _barrier(bits), count, ids)
-            if len(self._laid_out) > _KEPT_MASKS:
-                self._laid_out.popitem(last=False)
-        elif mask.flags.writeable:  # somebody may have changed it since
-            del self._laid_out[id(mask)]
-            return self.lay_out(mask)
-        else:
-            self._laid_out.move_to_end(id(mask))
-        return found
-
-
-class _LaidOut(NamedTuple):
-    """A packed mask; what to add to logits, 0 or minus infinity (adding is ten times as fast as
-    choosing); how many tokens it allows, and which if they are few."""
-
-    mask: Mask
-    barrier: Logits
-    legal: int
-    ids: Ids | None
-
-
-def _barrier(bits: NDArray[np.uint8]) -> Logits:
-    barrier = np.zeros(bits.size, dtype=np.float32)
-    barrier[bits == 0] = -np.inf
-    return barrier
 
 
 class Sampler:
@@ -211,15 +161,15 @@ class Sampler:
         scores -= scores.max()
         scores /= np.float32(max(params.temperature, _COLDEST))
         if 0 < params.top_k < scores.size:
-            best = _highest(scores, params.top_k)
+            best = highest(scores, params.top_k)
             scores, ids = scores[best], best if ids is None else ids[best]
         weights = np.exp(scores, out=scores)
         if params.min_p > 0:
             weights[weights < params.min_p * weights.max()] = 0
         if params.top_p < 1:
-            kept = _nucleus(weights, params.top_p)
+            kept = nucleus(weights, params.top_p)
             weights, ids = weights[kept], kept if ids is None else ids[kept]
-        return _id_at(ids, self._draw(weights))
+        return _id_at(ids, draw(weights, self._random.random()))
 
     def _masked_scores(self, logits: Logits, ids: Ids | None, barrier: Logits | None) -> Logits:
         """The legal tokens' logits, to be written to: a selection, or all with -inf for illegal.
@@ -252,21 +202,6 @@ class Sampler:
         affected -= np.float32(params.presence_penalty)
         scores[at] = affected
 
-    def _draw(self, weights: Logits) -> int:
-        """Index of a weight, with probability in proportion; a weight of 0 is never drawn.
-
-        Two levels, blocks and then the weights of one block, since a running sum over a whole
-        vocabulary costs more than all the other steps together.
-        """
-        point = self._random.random()
-        begin, end = 0, weights.size
-        if weights.size > 2 * _BLOCK:
-            blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK))
-            block, point = _fall(blocks, point)
-            begin, end = block * _BLOCK, (block + 1) * _BLOCK
-        index, _ = _fall(weights[begin:end], point)
-        return begin + index
-
     # --- what is reported ------------------------------------------------------------------
 
     def _describe(self, logits: Logits, ids: Ids | None, count: int, token: int) -> Choice:
@@ -276,10 +211,10 @@ class Sampler:
         if self._raw_logprobs:
             ids = None
         told = logits if ids is None else logits[ids]
-        total = _log_sum_exp(told)
+        total = log_sum_exp(told)
         top: tuple[tuple[int, float], ...] = ()
         if self._top_logprobs:
-            best = _highest(told, min(self._top_logprobs, told.size))
+            best = highest(told, min(self._top_logprobs, told.size))
             best = best[np.argsort(-told[best], kind="stable")]
             top = tuple((_id_at(ids, int(i)), float(told[i]) - total) for i in best)
         return Choice(token, float(logits[token]) - total, top, diagnostics)
@@ -295,7 +230,7 @@ def _diagnose(logits: Logits, ids: Ids | None, count: int) -> StepDiagnostics:
     kl, overruled = 0.0, False
     wanted = int(logits.argmax())
     if ids is not None:
-        kl = max(0.0, _log_sum_exp(logits) - _log_sum_exp(logits[ids]))
+        kl = max(0.0, log_sum_exp(logits) - log_sum_exp(logits[ids]))
         overruled = not bool(np.any(ids == wanted))
     return StepDiagnostics(
         legal_count=count,
@@ -305,20 +240,6 @@ def _diagnose(logits: Logits, ids: Ids | None, count: int) -> StepDiagnostics:
         overruled=overruled,
         forced=count == 1,
     )
-
-
-def without(
-    token: int, mask: Mask | None, ids: Ids | None, vocab_size: int
-) -> tuple[Mask, Ids | None]:
-    """A mask, and its ids where they are listed, without one token."""
-    if mask is None:
-        mask = np.full((vocab_size + 31) // 32, 0xFFFFFFFF, dtype=np.uint32)
-        if vocab_size % 32:
-            mask[-1] = (1 << vocab_size % 32) - 1
-    else:
-        mask = mask.copy()
-    mask[token >> 5] &= np.uint32(~(1 << (token & 31)) & 0xFFFFFFFF)
-    return mask, None if ids is None else ids[ids != token]
 
 
 def _require_finite(logits: Logits) -> None:
@@ -348,65 +269,3 @@ def _positions(tokens: NDArray[np.int64], ids: Ids | None) -> tuple[Ids, NDArray
     at = np.minimum(np.searchsorted(ids, tokens), ids.size - 1)
     known = ids[at] == tokens
     return at[known], known
-
-
-def _fall(weights: Logits, point: float) -> tuple[int, float]:
-    """The weight in which a point of [0, 1) falls, and how far into it, again in [0, 1]."""
-    cumulative = np.cumsum(weights, dtype=np.float64)
-    target = point * cumulative[-1]
-    index = int(np.searchsorted(cumulative, target, side="right"))
-    if index >= weights.size:  # the product was rounded up to the total
-        index = int(np.flatnonzero(weights)[-1])
-    width = float(weights[index])
-    return index, min(max(0.0, (target - (cumulative[index] - width)) / width), 1.0)
-
-
-def _highest(scores: Logits, k: int) -> NDArray[np.int64]:
-    """Positions of the k highest scores, ascending; among equals the first ones."""
-    if k >= scores.size:
-        return np.arange(scores.size)
-    threshold = np.partition(scores, scores.size - k)[scores.size - k]
-    above = np.flatnonzero(scores > threshold)
-    equal = np.flatnonzero(scores == threshold)[: k - above.size]
-    return np.sort(np.concatenate((above, equal)))
-
-
-def _nucleus(weights: Logits, top_p: float) -> NDArray[np.int64]:
-    """Positions, ascending, of the fewest heaviest weights that reach `top_p` of the total."""
-    goal = top_p * float(weights.sum(dtype=np.float64))
-    clear = np.flatnonzero(weights > _CLEAR * weights.max())
-    if clear.size <= _FIRST_GUESS and weights[clear].sum(dtype=np.float64) >= goal:
-        return np.sort(_heaviest(weights, clear, goal))
-    best = _highest(weights, _FIRST_GUESS)
-    if best.size < weights.size and weights[best].sum(dtype=np.float64) < goal:
-        return _wide_nucleus(weights, goal)
-    return np.sort(_heaviest(weights, best, goal))
-
-
-def _wide_nucleus(weights: Logits, goal: float) -> NDArray[np.int64]:
-    """The same without sorting them all: only those in the bin where the goal is reached.
-
-    The bit patterns of positive floats order as the floats do, so their high bits are bins.
-    """
-    bins = weights.view(np.int32) >> _BIN_SHIFT
-    masses = np.bincount(bins, weights=weights)
-    from_top = np.cumsum(masses[::-1])
-    steps = min(int(np.searchsorted(from_top, goal)), masses.size - 1)
-    edge = masses.size - 1 - steps
-    before = float(from_top[steps - 1]) if steps else 0.0
-    keep = bins > edge
-    keep[_heaviest(weights, np.flatnonzero(bins == edge), goal - before)] = True
-    return np.flatnonzero(keep)
-
-
-def _heaviest(weights: Logits, among: NDArray[np.int64], goal: float) -> NDArray[np.int64]:
-    """The fewest of some positions whose weights reach the goal, heaviest first."""
-    order = among[np.argsort(-weights[among], kind="stable")]
-    cumulative = np.cumsum(weights[order], dtype=np.float64)
-    return order[: int(np.searchsorted(cumulative, goal)) + 1]
-
-
-def _log_sum_exp(values: Logits) -> float:
-    """ln of the sum of exp, in float64 where it is added up."""
-    highest = float(values.max())
-    return highest + float(np.log(np.exp(values - np.float32(highest)).sum(dtype=np.float64)))

@@ -25,8 +25,8 @@ from server.engine.cells import Slot
 from server.engine.counters import Counters
 from server.engine.errors import DecodeError, EngineError, QueueTimeoutError
 from server.engine.forced import Splitter
+from server.engine.layout import Workspace
 from server.engine.model import BatchItem, LanguageModel, Logits
-from server.engine.sampling import Workspace
 from server.engine.sequence import Sequence
 from server.engine.slots import SlotTable
 from server.engine.types import Failed, GenerationEvent

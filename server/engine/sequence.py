@@ -26,8 +26,9 @@ import numpy as np
 from server.engine.clock import Clock
 from server.engine.forced import WINDOW, Splitter
 from server.engine.guide import Guide
+from server.engine.layout import Workspace
 from server.engine.model import LanguageModel, Logits
-from server.engine.sampling import Choice, Sampler, Workspace
+from server.engine.sampling import Choice, Sampler
 from server.engine.text import TextAssembler
 from server.engine.types import (
     Finished,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.engine.sampling import Ids, Mask
+from server.engine.layout import Ids, Mask
 from server.engine.types import AnswerDiagnostics, StepDiagnostics, TokenDiagnostics
 
 if TYPE_CHECKING:
