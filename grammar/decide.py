@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from grammar.regular import RegexBuilder
 
 _STRUCTURED = (Kind.CONCAT, Kind.UNION, Kind.REPEAT)
+#: Lengths up to which one walk is tried before all states of a length are looked at.
+_MAX_TRIED: Final = 400
 #: Length questions about parts of a language that may be open at once.
 _MAX_DECIDING: Final = 20
 
@@ -307,7 +309,25 @@ def length_window_nonempty(builder: RegexBuilder, node: Rx, lo: int, hi: int | N
     least = min_length(builder, node)
     if least >= lo:
         return hi is None or least <= hi
+    if lo <= _MAX_TRIED and _has_long_word(node, lo, hi):
+        return True
     return layers(builder, node).first(lo, hi) is not None
+
+
+def _has_long_word(node: Rx, lo: int, hi: int | None) -> bool:
+    """Whether one walk, to where words may be longest, finds a word of such a length."""
+    for _ in range(lo):
+        targets = [target for _, _, target in node.transitions()]
+        if not targets:
+            return False
+        node = next((t for t in targets if t.hi_length is None), None) or max(
+            targets, key=_known_longest
+        )
+    return hi is None or lo + node.min_length() <= hi
+
+
+def _known_longest(node: Rx) -> int:
+    return node.hi_length or 0
 
 
 def layers(builder: RegexBuilder, node: Rx) -> Layers:

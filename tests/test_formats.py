@@ -17,7 +17,7 @@ from grammar import formats_idn as idn
 from grammar.ecma import parse_full
 from grammar.formats import format_language
 from grammar.regular import RegexBuilder, Rx
-from tests.grammar_support import compiled, random_walk
+from tests.grammar_support import accepts, compiled, random_walk
 
 # RFC 5892, appendices A.1 to A.9 and section 2.6; RFC 5893, section 2; RFC 3490, section 3.1.
 IDN_VALID = [
@@ -411,3 +411,22 @@ def test_hostname_length_limit(builder: RegexBuilder) -> None:
     assert not language.matches(longest + "a")
     assert language.max_length() == 253
     assert language.min_length() == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"format": "regex", "pattern": r"^\^", "minLength": 20}, "^" + "a" * 19, "^" + "a" * 18),
+        ({"format": "email", "minLength": 100}, "a@" + "b.c" * 33, "a@" + "b.c" * 32),
+        ({"format": "hostname", "minLength": 200}, "a" + ".b" * 100, "a" + ".b" * 99),
+        ({"format": "idn-hostname", "minLength": 40}, "a" + ".b" * 20, "a" + ".b" * 19),
+        ({"format": "date-time", "pattern": "Z$", "maxLength": 20}, "2024-01-01T00:00:00Z",
+         "2024-01-01T00:00:00.0Z"),
+    ],
+)  # fmt: skip
+def test_formats_beside_patterns_and_lengths(
+    schema: dict[str, object], right: str, wrong: str
+) -> None:
+    grammar = compiled({"type": "string", **schema})
+    assert accepts(grammar, json.dumps(right))
+    assert not accepts(grammar, json.dumps(wrong))
