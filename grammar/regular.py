@@ -172,6 +172,7 @@ class RegexBuilder:
             if any("\ud800" <= character <= "\udfff" for character in word):
                 previous = word[:shared]
                 continue
+            self._use((len(word) - shared) // 2)
             spine.extend(([False], []) for _ in range(len(word) - shared))
             spine[-1][0][0] = True
             previous = word

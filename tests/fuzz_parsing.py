@@ -1,8 +1,8 @@
 """A fuzz target for the response-template parser.
 
-    python tests/fuzz_parsing.py [corpus directory]     with atheris installed
+    python -m tests.fuzz parsing [libFuzzer's options] [corpus directory]
 
-Without atheris it is an ordinary function; `test_parsing_fuzz` calls it with random bytes.
+`test_parsing_fuzz` calls it with random bytes.
 
 Invariant: whatever the template and the text, parsing raises `ResponseParseError` at most, at the
 end; every region that opens ends, before the next one opens; chunks and spans are the text's own;
@@ -11,7 +11,6 @@ and neither the events nor the message depend on how the text was cut.
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,10 +110,3 @@ def _templates() -> tuple[tuple[str, ResponseTemplate, tuple[str, ...]], ...]:
             marks |= dict.fromkeys(part for chain in watch.delimiter.needs for part in chain)
         found.append((path.stem, template, (*marks, *_WORDS)))
     return tuple(found)
-
-
-if __name__ == "__main__":
-    import atheris
-
-    atheris.Setup(sys.argv, TestOneInput)
-    atheris.Fuzz()

@@ -14,3 +14,11 @@ def test_fuzz_targets_hold(name: str) -> None:
     rng = random.Random(name)
     runs = [TARGETS[name](rng.randbytes(rng.randrange(1, 40))) for _ in range(150)]
     assert 10 < sum(runs) < len(runs), "the target must meet both verdicts"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("schema", b"\x98Qyz")],  # {"if": {"$ref": "#", …}, …}: the validator goes round
+)
+def test_what_fuzzing_found(name: str, data: bytes) -> None:
+    assert TARGETS[name](data)

@@ -20,9 +20,7 @@ from grammar import (
     GrammarError,
     GrammarSourceError,
     SchemaBudgetError,
-    SchemaError,
     StepBudgetError,
-    UnsatisfiableSchemaError,
     Vocabulary,
     compile_gbnf,
     compile_json_schema,
@@ -33,9 +31,7 @@ from grammar.budget import Clock, OutOfTimeError
 from grammar.turn_parts import JsonValue, Turn, Value
 from grammar.worklock import WorkLock
 from tests.grammar_support import VOCABULARY, accepts, compiled, feed, random_walk
-
-HOSTILE = "".join(f"(?=.*{c}.{{5}})" for c in "abcdefghij")
-"""Needs hundreds of thousands of steps before its budget ends it."""
+from tests.nasty_sources import HOSTILE
 
 
 def fresh() -> Vocabulary:
@@ -357,99 +353,7 @@ def test_tokens_and_forced_bytes_have_fuel_too(monkeypatch: pytest.MonkeyPatch) 
     assert matcher.is_accepting()
 
 
-# -- nasty schemas --------------------------------------------------------------------------------
-
-
-def nested(levels: int) -> Any:
-    schema: Any = {"type": "integer"}
-    for _ in range(levels):
-        schema = {"type": "array", "items": schema}
-    return schema
-
-
-def one_ofs(levels: int, width: int) -> Any:
-    schema: Any = {"type": "string"}
-    for i in range(levels):
-        schema = {
-            "oneOf": [
-                {"properties": {f"p{i}{j}": schema}, "required": [f"r{i}{j}"]} for j in range(width)
-            ]
-        }
-    return schema
-
-
-def not_nest(levels: int) -> Any:
-    schema: Any = {"type": "string"}
-    for _ in range(levels):
-        schema = {"not": {"anyOf": [schema, {"properties": {"a": schema}, "required": ["b"]}]}}
-    return schema
-
-
-MANY = 100_000
-NASTY: dict[str, tuple[Any, type[GrammarError] | None]] = {
-    "enum": ({"enum": [f"value {i * 7919 % 1_000_003}" for i in range(MANY)]}, None),
-    "not enum": ({"type": "string", "not": {"enum": [f"v{i}" for i in range(MANY)]}}, None),
-    "enum of objects": ({"enum": [{"a": i, "b": [i]} for i in range(10_000)]}, SchemaBudgetError),
-    "properties": ({"properties": {f"p{i}": {} for i in range(MANY)}}, SchemaBudgetError),
-    "minLength": ({"type": "string", "pattern": "^(ab|c)*$", "minLength": 10**9}, None),
-    "minItems": ({"type": "array", "minItems": 10**9, "maxItems": 10**9 + 5}, None),
-    "minProperties": ({"type": "object", "minProperties": 10**9}, None),
-    "repeat": ({"type": "string", "pattern": "^((a{1000}){1000}b){1000}$"}, None),
-    "minimum": ({"type": "integer", "minimum": 10**300, "maximum": 10**301}, None),
-    "contains": ({"contains": {"multipleOf": 7}, "minContains": 10**6}, SchemaError),
-    "multipleOf": ({"type": "integer", "multipleOf": 9973}, SchemaBudgetError),
-    "star of star": ({"type": "string", "pattern": "^(a+)+$"}, None),
-    "twice": ({"type": "string", "pattern": "(x+x+)+y"}, None),
-    "window": ({"type": "string", "pattern": "a.{30}$"}, None),
-    "window of two": ({"type": "string", "pattern": "^(a|b)*a(a|b){25}$", "minLength": 40}, None),
-    "windows": ({"allOf": [{"pattern": f"{c}.{{12}}$"} for c in "abcdef"]}, SchemaBudgetError),
-    "look-aheads": ({"type": "string", "pattern": HOSTILE}, SchemaBudgetError),
-    "not window": ({"type": "string", "not": {"pattern": "a.{20}$"}}, None),
-    "unary": (
-        {"allOf": [{"pattern": f"^(a{{{p}}})+$"} for p in (101, 103, 107, 109)]},
-        SchemaBudgetError,
-    ),
-    "key classes": (
-        {"type": "object", "patternProperties": {f"[{chr(97 + i)}].*{i}": {} for i in range(20)}},
-        SchemaBudgetError,
-    ),
-    "many patterns": (
-        {"type": "object", "patternProperties": {f"^k{i}_": {} for i in range(500)}},
-        SchemaBudgetError,
-    ),
-    "nested": (nested(300), None),
-    "nested deeper": (nested(3000), SchemaBudgetError),
-    "oneOf nest": (one_ofs(12, 4), SchemaBudgetError),
-    "not nest": (not_nest(10), SchemaBudgetError),
-    "itself": ({"$ref": "#"}, SchemaError),
-    "not itself": ({"not": {"$ref": "#"}}, SchemaError),
-    "itself or more": ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, SchemaError),
-    "no length": ({"type": "string", "minLength": 5, "maxLength": 2}, UnsatisfiableSchemaError),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NASTY)
-def test_nasty_schemas_end_in_a_grammar_or_a_clear_error(name: str) -> None:
-    schema, error = NASTY[name]
-    vocabulary = fresh()
-    if error is not None:
-        with pytest.raises(error) as caught:
-            compile_json_schema(schema, vocabulary)
-        assert isinstance(caught.value, SchemaError)
-        assert len(str(caught.value)) > 20
-        return
-    grammar = compile_json_schema(schema, vocabulary)
-    matcher = grammar.start()
-    rng = random.Random(name)
-    for _ in range(40):
-        bits = np.unpackbits(matcher.mask().view(np.uint8), bitorder="little")
-        legal = [t for t in np.flatnonzero(bits).tolist() if t not in vocabulary.eos]
-        if not legal:
-            break
-        matcher.advance(rng.choice(legal))
-    assert grammar.memory_bytes() < 32 << 20
-    assert vocabulary.workspace.memory_bytes() < 64 << 20
+# -- long lists, other languages ------------------------------------------------------------------
 
 
 def test_a_long_enumeration_is_exact() -> None:
