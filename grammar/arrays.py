@@ -19,10 +19,10 @@ from math import prod
 from typing import NamedTuple
 
 from grammar.automaton import Outcome, RegularAscii
+from grammar.compared import Items, Value
 from grammar.distinct import Stock, Supply
 from grammar.errors import SchemaBudgetError
 from grammar.nodes import Closure, Context, Node, Place, Stack
-from grammar.reader import Items, Value
 from grammar.words import Words
 
 MAX_COUNTED_PLACES = 100_000

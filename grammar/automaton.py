@@ -123,6 +123,11 @@ class Automaton:
         """Whether every plain token leads from the state to itself."""
         return False
 
+    def is_roomy(self, state: int) -> bool:
+        """Whether a state is within a string to which any piece of a token may be added, and still
+        more, whatever it is."""
+        return False
+
     def free(self, key: Any) -> Free | None:
         """What is free text from here on, if that is all there is (see ``bodies.py``)."""
         return None

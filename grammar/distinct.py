@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grammar.reader import Value
+from grammar.compared import Value
 
 if TYPE_CHECKING:
     from grammar.arrays import ArrayNode, At

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final
 
-Value: TypeAlias = "str | Number | tuple[object, ...]"
-"""A JSON value as a dictionary key: arrays are ("[", items…), objects ("{", the set of pairs)."""
+from grammar.compared import Items, Number, Value
 
 TRUE: Final = (True,)
 FALSE: Final = (False,)
@@ -36,87 +36,15 @@ NUMBER = "number"  # in a number, which may be whole already
 LITERAL = "literal"
 DONE = "done"  # behind a value
 
-
-class Number:
-    """A number as a dictionary key.
-
-    Whole numbers without fraction and exponent are equal when they are the same; where one is
-    written otherwise, when both are the same double, as most readers take them. So numbers that
-    are equal are never told apart, and some that differ in the 17th digit aren't either.
-    """
-
-    __slots__ = ("double", "whole")
-
-    def __init__(self, text: str) -> None:
-        self.whole: int | None = None
-        if text.lstrip("-").isdecimal():
-            self.whole = int(text)
-        self.double = float(text)
-
-    def __hash__(self) -> int:
-        return hash(self.double)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Number):
-            return NotImplemented
-        if self.whole is not None and other.whole is not None:
-            return self.whole == other.whole
-        return self.double == other.double
-
-    def __repr__(self) -> str:
-        return repr(self.double if self.whole is None else self.whole)
-
-
-def value_of(value: object) -> Value:
-    """A parsed JSON value (with ints and floats) as a dictionary key."""
-    if isinstance(value, str):
-        return value
-    if value is None or isinstance(value, bool):
-        return (value,)
-    if isinstance(value, (int, float)):
-        return Number(repr(value))
-    if isinstance(value, dict):
-        return ("{", frozenset((key, value_of(item)) for key, item in value.items()))
-    assert isinstance(value, list)
-    return ("[", *map(value_of, value))
-
-
-class Items:
-    """The items of an array so far. Longer ones share what they have in common."""
-
-    __slots__ = ("_first", "_values", "count", "repeats")
-
-    def __init__(self) -> None:
-        self._values: list[Value] = []
-        self._first: dict[Value, int] = {}  # the first place of each value
-        self.count = 0
-        self.repeats = False  # whether some two items are equal
-
-    def __iter__(self) -> Iterator[Value]:
-        return iter(self._values[: self.count])
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __contains__(self, value: Value) -> bool:
-        return self._first.get(value, self.count) < self.count
-
-    def followed_by(self, value: Value) -> Items:
-        """These items and one more."""
-        result = Items.__new__(Items)
-        result._values, result._first = self._values, self._first
-        if self.count < len(self._values):  # another text went on from here
-            result._values = self._values[: self.count]
-            result._first = {v: i for v, i in self._first.items() if i < self.count}
-        result.repeats = self.repeats or value in self
-        result._first.setdefault(value, self.count)
-        result._values.append(value)
-        result.count = self.count + 1
-        return result
-
-    def key(self) -> Value:
-        """The array that these items make, as a dictionary key."""
-        return ("[", *self._values[: self.count])
+_AFTER_NUMBER: Final = frozenset(b".eE+-,]} \t\r\n")
+_EXPECTED: Final = {
+    KEY: frozenset(b'"} \t\r\n'),
+    COLON: frozenset(b": \t\r\n"),
+    DONE: frozenset(b",]} \t\r\n"),
+    LITERAL: frozenset(b"aelrsu"),
+    VALUE: frozenset(b'"[]{}-0123456789tfn \t\r\n'),
+}
+"""What may follow in JSON where a reader stands."""
 
 
 class Level:
@@ -332,14 +260,71 @@ class Reader:
         return True
 
     def expected(self) -> frozenset[int] | None:
-        """Within a string, the bytes that keep ``near``; None: not known."""
-        if self.mode != STRING or b"\\" in self.text or len(self.levels) > 1:
+        """The bytes that may keep ``near``, or complete an item, and some more; None: not known."""
+        if self.mode == STRING or self.mode == NAME:
+            begun = self._spelled()
+            if begun is None:
+                return None
+            size = len(begun)
+            found = set(b'"\\')
+            for value in self._open_parts():
+                if isinstance(value, str):
+                    found.update(value.encode()[size : size + 1])
+            return frozenset(found)
+        if self.mode == NUMBER:
+            numbers = [v.double for v in self._open_parts() if isinstance(v, Number)]
+            text = self.text.decode()
+            kept = (
+                digit
+                for digit in b"0123456789"
+                if any(_may_become(text + chr(digit), number) for number in numbers)
+            )
+            return _AFTER_NUMBER.union(kept)
+        return _EXPECTED.get(self.mode)
+
+    def remainders(self) -> list[bytes] | None:
+        """Within a string, what would complete each value that keeps ``near``, as UTF-8."""
+        begun = self._spelled() if self.mode == STRING else None
+        if begun is None:
             return None
-        found = set(b'"\\')
-        size = len(self.text)
-        for value in self.levels[-1].near:
-            found.update(value.encode()[size : size + 1] if isinstance(value, str) else b"")
-        return frozenset(found)
+        size = len(begun)
+        encoded = [v.encode() for v in self._open_parts() if isinstance(v, str)]
+        return [value[size:] for value in encoded if value.startswith(begun)]
+
+    def _spelled(self) -> bytes | None:
+        """The UTF-8 of a string begun; None within an escape."""
+        if b"\\" not in self.text:
+            return self.text
+        try:
+            text: str = json.loads(b'"' + self.text + b'"')
+            return text.encode()
+        except ValueError:
+            return None
+
+    def _open_parts(self) -> Iterator[Value]:
+        """What the scalar or name that is being written may become to keep ``near``."""
+        for index, level in enumerate(self.levels):
+            for value in level.near:
+                yield from self._parts_at(index + 1, value)
+
+    def _parts_at(self, index: int, value: Value) -> Iterator[Value]:
+        if index == len(self.levels):
+            yield value
+            return
+        level = self.levels[index]
+        if not isinstance(value, tuple):
+            return
+        if level.items is not None:
+            if value[0] == "[" and len(value) > level.items.count + 1:
+                yield from self._parts_at(index + 1, value[level.items.count + 1])  # type: ignore[arg-type]
+        elif value[0] == "{":
+            pairs = value[1]
+            assert isinstance(pairs, frozenset)
+            for name, item in pairs - level.pairs:
+                if self.mode == NAME and index + 1 == len(self.levels):
+                    yield name
+                elif name == level.name:
+                    yield from self._parts_at(index + 1, item)
 
 
 def _is_escaping(text: bytes) -> bool:
@@ -371,17 +356,25 @@ def _decoded(text: bytes) -> str:
 
 def _may_become(text: str, value: float) -> bool:
     """Whether a number begun may go on to be ``value``, by its first digits."""
-    negative = text.startswith("-")
-    mantissa = text.lstrip("-").lower().partition("e")[0].replace(".", "").lstrip("0")
+    negative, low, high = _begun_number(text)
     if value == 0:
-        return not mantissa
+        return low == 0
     if negative != (value < 0):
         return False
-    if not mantissa:
-        return True
-    low = float(f"0.{mantissa}")
-    high = float(f"0.{mantissa}{'9' * 20}")
+    edges = _mantissas(value)
+    return low == 0 or any(low - _TOLERANCE <= edge <= high + _TOLERANCE for edge in edges)
+
+
+@lru_cache(maxsize=4096)
+def _begun_number(text: str) -> tuple[bool, float, float]:
+    """Whether a number begun is negative, and the range of 0.d1d2d3… by its digits that count."""
+    mantissa = text.lstrip("-").lower().partition("e")[0].replace(".", "").lstrip("0")
+    return text.startswith("-"), float(f"0.{mantissa}"), float(f"0.{mantissa}{'9' * 20}")
+
+
+@lru_cache(maxsize=4096)
+def _mantissas(value: float) -> tuple[float, float]:
+    """A number as 0.d1d2d3…, and ten times that, since 0.999… rounds to 1."""
     digits = f"{abs(value):.17e}"
     wanted = float(f"0.{digits[0]}{digits[2:19]}")
-    edges = (wanted, wanted * 10)  # 0.999… rounds to 1
-    return any(low - _TOLERANCE <= edge <= high + _TOLERANCE for edge in edges)
+    return wanted, wanted * 10

@@ -182,6 +182,13 @@ class JsonStrings(Characters):
         key = self._keys[state]
         return bool(key[0] == "body" and key[1] == _ANY)
 
+    def is_roomy(self, state: int) -> bool:
+        key = self._keys[state]
+        if key[0] != "body":
+            return False
+        language, _, most = key[1]
+        return language is None and (most is None or most > self._longest)
+
     def free(self, key: Any) -> Free | None:
         kind = key[0]
         if kind != "body" and kind != "open":

@@ -8,11 +8,7 @@ value that was not there. As long as the item differs from all earlier ones alre
 once; else a search looks for a byte that tells them apart.
 
 A mask is the one of the grammar's state, shared with every other text in that state, without the
-few tokens that the items forbid. Only these can be among them, and each is tried:
-
-- tokens along which the item stays equal to the beginning of an earlier one, or becomes equal;
-- tokens that end an item and hold more of the next than the beginning of its brackets or quote;
-- where few values are left (``ArrayNode.is_scarce``), tokens that end an item and begin another.
+few tokens that the items forbid (``unique_masks.py``).
 
 Invariant: a tracked state is alive, and what is alive can be completed.
 """
@@ -21,19 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
 from grammar.machine import EVERY_BYTE, MAX_STATES, Machine
-from grammar.masks import Mask, TokenSet, pack_bool
+from grammar.masks import Mask, TokenSet
 from grammar.nodes import Leaf, Node, Stack
-from grammar.reader import NAME, STRING, VALUE, Reader
+from grammar.reader import NAME, NUMBER, STRING, VALUE, Reader
 from grammar.states import State
 from grammar.style import Style
 from grammar.unique_ends import UniqueDistance
+from grammar.unique_masks import barred_tokens
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 
@@ -48,7 +42,7 @@ _PROBES = tuple(
 )
 """All bytes. What comes last is followed first: after white space what ends values."""
 _ORDER = {byte: place for place, byte in enumerate(_PROBES)}
-MANY_TOKENS = 4096
+_LETTERS = b"etaoinshrdlucmfwypvbgkjqxz0123456789ETAOINSHRDLU _-.,"
 
 
 class Tracked(State):
@@ -104,7 +98,7 @@ class UniqueMachine(Machine):
             return None
         if reader is None:
             return self._intern(found, accepts)
-        if not self._is_alive(found, accepts, reader):
+        if not self.is_alive(found, accepts, reader):
             return None
         state = Tracked(self._intern(found, accepts), reader)
         if len(self._tracked) >= MAX_STATES:
@@ -138,7 +132,7 @@ class UniqueMachine(Machine):
         accepts = state.accepts
         reader = state.reader if isinstance(state, Tracked) else None
         for byte in text:
-            leaves, accepts, reader = self._follow(leaves, reader, byte)
+            leaves, accepts, reader = self.read_on(leaves, reader, byte)
             if not leaves and not accepts:
                 return None
         return self._state(leaves, accepts, reader)
@@ -154,7 +148,7 @@ class UniqueMachine(Machine):
             return after
         return self._state([*after.leaves, *leaves], after.accepts or accepts, after.reader)
 
-    def _follow(
+    def read_on(
         self, leaves: Sequence[Leaf], reader: Reader | None, byte: int
     ) -> tuple[Sequence[Leaf], bool, Reader | None]:
         """What follows one byte: leaves, whether the text may end, and what was read.
@@ -217,9 +211,9 @@ class UniqueMachine(Machine):
 
     # -- whether a text can be completed --------------------------------------------------------
 
-    def _is_alive(self, leaves: Sequence[Leaf], accepts: bool, reader: Reader) -> bool:
+    def is_alive(self, leaves: Sequence[Leaf], accepts: bool, reader: Reader) -> bool:
         """Whether some thread can end its items with values that are allowed there."""
-        if accepts or self._has_free_thread(leaves, reader):
+        if accepts or self._has_free_thread(leaves, reader) or self._can_leave(leaves, reader):
             return True
         seen: set[object] = set()
         pending: list[tuple[Sequence[Leaf], Reader]] = [(leaves, reader)]
@@ -232,12 +226,12 @@ class UniqueMachine(Machine):
             seen.add(key)
             found = False
             for byte in self._bytes_of(at):
-                if found and self._changes_nothing(byte, read):
+                if found and self.changes_nothing(byte, read):
                     continue  # white space comes last
                 steps += 1
                 if steps > MAX_SEARCH:
                     return False
-                after, ended, more = self._follow(at, read, byte)
+                after, ended, more = self.read_on(at, read, byte)
                 if ended:
                     return True
                 if not after:
@@ -248,7 +242,7 @@ class UniqueMachine(Machine):
                 pending.append((after, more))
         return False
 
-    def _changes_nothing(self, byte: int, reader: Reader) -> bool:
+    def changes_nothing(self, byte: int, reader: Reader) -> bool:
         """Whether what may follow a byte may follow without it, too: white space that is free."""
         return self._has_free_gaps and byte in BLANKS and reader.mode not in (STRING, NAME)
 
@@ -270,23 +264,21 @@ class UniqueMachine(Machine):
         That is so where the item differs from all earlier ones already (or is not begun, and there
         are plenty of values) and the array needs no others of which there are few.
         """
+        return any(_is_free(leaf, reader) for leaf in leaves)
+
+    @staticmethod
+    def _can_leave(leaves: Sequence[Leaf], reader: Reader) -> bool:
+        """Whether some byte surely tells the item from all earlier ones in such a thread."""
+        expected = reader.expected() if reader.mode in (STRING, NUMBER) else None
+        if expected is None:
+            return False
         for leaf in leaves:
-            frame = leaf[2].compared
-            free = True
-            while frame is not None and free:
-                node = frame.node
-                assert isinstance(node, ArrayNode)
-                level = reader.at(frame.depth)
-                if level is not None:
-                    if level.near:
-                        begun = reader.mode != VALUE or reader.at(frame.depth + 1) is not None
-                        free = not begun and not node.is_scarce(len(level.near))
-                    if frame.place[0] == ITEM_DONE and node.is_demanding(frame.place[1]):
-                        free = False
-                assert frame.tail is not None
-                frame = frame.tail.compared
-            if free:
-                return True
+            automaton, at, _ = leaf
+            for byte in automaton.tried(at) or _LETTERS:
+                if byte not in expected and automaton.step(at, byte) != DEAD:
+                    if _is_free(leaf, reader, differs=True):
+                        return True
+                    break
         return False
 
     # -- masks ----------------------------------------------------------------------------------
@@ -300,7 +292,7 @@ class UniqueMachine(Machine):
             mask = super().fill_mask(plain)
             assert plain.tokens is not None
             tokens = plain.tokens
-            barred = self._barred(state, mask)
+            barred = barred_tokens(self, state, mask)
             if barred:
                 tokens = TokenSet(tokens.listed, tokens.masks, (*tokens.without, *barred))
                 self._mask_bytes += tokens.memory_bytes() + 8 * len(barred)
@@ -308,28 +300,8 @@ class UniqueMachine(Machine):
             state.tokens = tokens
         return lent.mask(state.tokens)
 
-    def _barred(self, state: Tracked, mask: Mask) -> list[int]:
-        """The tokens of the grammar's mask that the items forbid."""
-        barred: dict[int, None] = {}
-        tried: set[int] = set()
-        if state.reader.is_near:
-            self._along(state, barred, tried)
-        vocabulary = self.vocabulary
-        scarce, demanding = self._needs(state)
-        inside = state.reader.mode in (STRING, NAME)
-        if demanding:  # any value may be one that others need
-            few = int(np.bitwise_count(mask).sum()) <= MANY_TOKENS
-            suspects = mask if few else mask & pack_bool(vocabulary.plain_lengths == 0)
-        else:
-            suspects = mask & vocabulary.item_tokens(inside=inside, begun=not scarce)
-        for token in _bits(suspects):
-            known = token in tried or token in vocabulary.eos
-            if not known and self.run(state, vocabulary.tokens[token]) is None:
-                barred[token] = None
-        return [t for t in barred if int(mask[t >> 5]) >> (t & 31) & 1]
-
     @staticmethod
-    def _needs(state: Tracked) -> tuple[bool, bool]:
+    def needs(state: Tracked) -> tuple[bool, bool]:
         """Whether some array's items are scarce, and whether one still needs such."""
         scarce = demanding = False
         for leaf in state.leaves:
@@ -346,38 +318,6 @@ class UniqueMachine(Machine):
                 frame = frame.tail.compared
         return scarce, demanding
 
-    def _along(self, state: Tracked, barred: dict[int, None], tried: set[int]) -> None:
-        """Try the tokens that keep to the beginning of an earlier item, or complete one."""
-        trie = self.vocabulary.trie
-        pending: list[tuple[int, Sequence[Leaf], Reader | None, bool, bool | None]] = [
-            (0, state.leaves, state.reader, False, True)
-        ]
-        while pending:
-            node, leaves, reader, repeated, alive = pending.pop()
-            children = trie.visit(node)[0]
-            expected = None if reader is None or repeated else reader.expected()
-            for byte in children if expected is None else expected & children.keys():
-                child = children[byte]
-                after, accepts, read = self._follow(leaves, reader, byte)
-                if not after and not accepts:
-                    below = trie.order[trie.low[child] : trie.high[child]].tolist()
-                    barred.update(dict.fromkeys(below))
-                    tried.update(below)
-                    continue
-                again = repeated or (read is not None and read.repeats())
-                if not again and (read is None or not read.is_near):
-                    continue
-                verdict = True if read is None else None
-                if reader is not None and self._changes_nothing(byte, reader):
-                    verdict = alive
-                ending = trie.visit(child)[1]
-                tried.update(ending)
-                if ending and read is not None and verdict is None:
-                    verdict = self._is_alive(after, accepts, read)
-                if not verdict:
-                    barred.update(dict.fromkeys(ending))
-                pending.append((child, after, read, again, verdict))
-
     def following(self, state: State, among: Sequence[int] = EVERY_BYTE) -> Iterator[int]:
         found = super().following(state, among)
         return (byte for byte in found if self.step(state, byte) is not None)
@@ -386,7 +326,7 @@ class UniqueMachine(Machine):
         found = super()._only_byte(state)
         if found is not None or not isinstance(state, Tracked):
             return found
-        if not (state.reader.is_near or any(self._needs(state))):
+        if not (state.reader.is_near or any(self.needs(state))):
             return None
         only: int | None = None
         for automaton, at, _ in state.leaves:
@@ -400,11 +340,21 @@ class UniqueMachine(Machine):
         return only
 
 
-def _bits(mask: npt.NDArray[np.uint32]) -> list[int]:
-    """The token ids of a packed mask."""
-    if not mask.any():
-        return []
-    found: list[int] = np.flatnonzero(
-        np.unpackbits(mask.view(np.uint8), bitorder="little")
-    ).tolist()
-    return found
+def _is_free(leaf: Leaf, reader: Reader, *, differs: bool = False) -> bool:
+    """Whether nothing keeps a thread from ending its items; ``differs``: as soon as the present
+    one is told from all earlier ones."""
+    frame = leaf[2].compared
+    while frame is not None:
+        node = frame.node
+        assert isinstance(node, ArrayNode)
+        level = reader.at(frame.depth)
+        if level is not None:
+            if level.near and not differs:
+                begun = reader.mode != VALUE or reader.at(frame.depth + 1) is not None
+                if begun or node.is_scarce(len(level.near)):
+                    return False
+            if frame.place[0] == ITEM_DONE and node.is_demanding(frame.place[1]):
+                return False
+        assert frame.tail is not None
+        frame = frame.tail.compared
+    return True

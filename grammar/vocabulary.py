@@ -28,6 +28,7 @@ import numpy.typing as npt
 from grammar.bodies import FreeBodies
 from grammar.budget import Clock
 from grammar.charset import general_categories
+from grammar.closers import Closers
 from grammar.plain import PlainTokens, item_tokens
 from grammar.safe import Below
 from grammar.trie import TokenTrie
@@ -170,6 +171,20 @@ class Vocabulary:
     @cached_property
     def _item_tokens(self) -> dict[tuple[bool, bool], npt.NDArray[np.uint32]]:
         return item_tokens(self.tokens)
+
+    @cached_property
+    def short_first(self) -> npt.NDArray[np.int32]:
+        """int32[n]: the ordinary tokens, letters and digits first, short ones first."""
+        ids = [i for i, text in enumerate(self.tokens) if text]
+        other = [not self.tokens[i].isalnum() for i in ids]
+        sizes = [len(self.tokens[i]) for i in ids]
+        order = np.lexsort((ids, sizes, other))
+        return np.array(ids, dtype=np.int32)[order]
+
+    @cached_property
+    def closers(self) -> Closers:
+        """The tokens that end a string."""
+        return Closers(self.tokens, self.trie)
 
     @cached_property
     def plain(self) -> PlainTokens:

@@ -56,6 +56,9 @@ def warm_up(vocabulary: Vocabulary) -> None:
         _walk(compact, schema, vocabulary, whitespace)
     anything = {"type": "object", "additionalProperties": True}
     _walk('{"a": ["b", {"c": null}]}', anything, vocabulary, "adaptive")
+    different = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    _walk('["a", "b"]', different, vocabulary, "adaptive")
+    assert len(vocabulary.short_first)
 
 
 def _walk(text: str, schema: dict[str, Any], vocabulary: Vocabulary, whitespace: str) -> None:

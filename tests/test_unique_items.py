@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from grammar import UnsatisfiableSchemaError, UnsupportedSchemaError
-from grammar.reader import Number, Reader, value_of
+from grammar import UnsatisfiableSchemaError, UnsupportedSchemaError, Vocabulary
+from grammar.compared import Number, value_of
+from grammar.reader import Reader
 from tests.grammar_support import (
     VOCABULARY,
     accepts,
@@ -336,3 +337,52 @@ def test_what_an_item_may_still_become() -> None:
     assert near("12,13") == []
     assert near('{"a":1,"b":2},{"b":2') == [value_of({"a": 1, "b": 2})]
     assert near('{"a":1,"b":2},{"c"') == []
+
+
+def test_the_tokens_that_end_a_string_by_what_they_add() -> None:
+    texts = [b'ab"', b'a\\u0062", "', b'\xa9"', b'\xa9\\n"}', b'"', b'", "x"', b"ab", b'a\\"']
+    texts.append(b'\\ud83d"')
+    tokens = [bytes([b]) for b in range(256)] + texts
+    vocabulary = Vocabulary([*tokens, b""], {}, [len(tokens)])
+    closers = vocabulary.closers
+    found = {body: [t - 256 for t in ts if t >= 256] for body, ts in closers.below(0, 0).items()}
+    assert found[b"ab"] == [0, 1]
+    assert found[b"\xa9"] == [2]
+    assert found[b"\xa9\n"] == [3]
+    assert found[b""] == [4, 5]
+    assert set(found) == {b"ab", b"\xa9", b"\xa9\n", b""}
+    node = vocabulary.trie.find(b'"')
+    assert node is not None
+    behind = closers.below(node, 1)
+    assert [t - 256 for t in behind[b", "]] == [5]
+
+
+@pytest.mark.parametrize("whitespace", ["adaptive", "flexible"])
+@pytest.mark.parametrize(
+    "begun",
+    ['["a\\"b", "a', '["é", "É', '["ab", "a", "', '["a\\\\", "a\\\\', '["\\n", "', "[12, 1",
+     "[1, "],
+)  # fmt: skip
+def test_masks_near_earlier_items(whitespace: str, begun: str) -> None:
+    grammar = compiled({**ARRAY, "items": {"type": ["string", "integer"]}}, whitespace=whitespace)
+    path = list(begun.encode())
+    if begun.endswith("É"):
+        path.pop()  # within a character that begins as the earlier one does
+    matcher = grammar.start()
+    assert feed(matcher, bytes(path))
+    assert ids_of(matcher.mask()) == brute_force(grammar, path)
+
+
+def test_the_way_to_the_end_is_one_of_different_items() -> None:
+    schema = {**ARRAY, "items": {"type": "string"}, "minItems": 5}
+    matcher = compiled(schema, whitespace="compact").start()
+    for text in ("", '["a","', "b", '","b'):
+        assert feed(matcher, text)
+        tokens = matcher.shortest_end()
+        assert tokens is not None
+        assert matcher.distance() == sum(len(VOCABULARY.tokens[t]) or 1 for t in tokens)
+        rest = matcher.copy()
+        for at, token in enumerate(tokens):
+            assert rest.shortest_end() == tokens[at:]
+            rest.advance(token)
+        assert rest.is_accepting()

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from grammar.arrays import ArrayNode, At
+from grammar.compared import Number, Value, value_of
 from grammar.content import Content
 from grammar.distinct import Stock
-from grammar.reader import Number, Value, value_of
 from grammar.regular import RegexBudgetError, RegexBuilder, Rx
 from grammar.schema.merge import NumberSpec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec
