@@ -121,6 +121,22 @@ async def test_a_compiled_schema_can_be_named_by_its_hash(client: httpx.AsyncCli
     assert stats["misses"] == 1, "the request by hash compiled nothing"
 
 
+async def test_a_hash_brings_its_options(client: httpx.AsyncClient) -> None:
+    schema = {**PERSON, "properties": {"age": {"type": "integer", "format": "date"}}}
+    asked = {"schema": schema, "formats": "annotate", "key_order": "free"}
+    made = (await client.post("/v1/schemas/compile", json=asked)).json()
+    assert "format" not in made["schema"]["keywords"]
+    assert any("format at /properties/age asserts nothing" in note for note in made["bounds"])
+    for options in ({}, {"formats": "annotate", "key_order": "free"}):
+        named = {"name": "p", "hash": made["hash"], **options}
+        answer = await ask(client, response_format={"type": "json_schema", "json_schema": named})
+        assert answer.status_code == 200, answer.text
+    named["formats"] = "assert"
+    answer = await ask(client, response_format={"type": "json_schema", "json_schema": named})
+    assert answer.status_code == 400
+    assert "'annotate'" in answer.json()["error"]["message"]
+
+
 async def test_what_strict_false_leaves_out_is_said_when_compiling(
     client: httpx.AsyncClient,
 ) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio.to_thread
 from pydantic import Field, model_validator
@@ -58,6 +58,12 @@ class CompileRequest(RequestModel):
     strict: bool = Field(
         default=True,
         description="false: what can't be enforced is left out, and listed in the answer.",
+    )
+    key_order: Literal["schema", "free"] | None = Field(
+        default=None, description="As in a request; a request that names the hash has this one."
+    )
+    formats: Literal["assert", "annotate"] | None = Field(
+        default=None, description="As in a request; a request that names the hash has this one."
     )
     source: Source = Field(
         default=None,
@@ -116,7 +122,13 @@ async def compile_schema(request: Request, runtime: Runtime) -> Response:
     served: Served = runtime.served
     body = await read_json(request, max_bytes=runtime.max_body_bytes)
     wanted = validated(CompileRequest, body)
-    named = JsonSchema(name=wanted.name, schema=wanted.schema_, strict=wanted.strict)
+    named = JsonSchema(
+        name=wanted.name,
+        schema=wanted.schema_,
+        strict=wanted.strict,
+        key_order=wanted.key_order,
+        formats=wanted.formats,
+    )
     asked = Wanted(JsonSchemaFormat(type="json_schema", json_schema=named), "schema")
     compiled = await served.formats.keep(asked, source=joined(wanted.source))
     return JSONResponse({"object": "schema.compiled", "name": wanted.name, **compiled})
