@@ -15,7 +15,7 @@ import json
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from grammar.automaton import NOT_ACCEPTING, Outcome
+from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton, Outcome
 from grammar.content import Content
 from grammar.regular import RegexBuilder
 from grammar.safe import Even
@@ -48,6 +48,19 @@ class KeyStrings(JsonStrings):
         """The state before the opening; ``completed`` False: the key can't be finished."""
         inner = ("open", 0, self._simplify(content))
         return self.state((_KNOWN if completed else _OPEN_ENDED, inner, b""))
+
+    def advance(self, state: int, text: bytes, at: int) -> tuple[int, int]:
+        flavour, inner, raw = self._keys[state]
+        after, start, done = self._leap(inner, text, at)
+        if after is None:
+            return DEAD, at
+        if done > at:
+            if flavour == _KNOWN:
+                raw += text[start:done]
+            state = self.state((flavour, after, raw))
+            if done == len(text):
+                return state, done
+        return Automaton.advance(self, state, text, done)
 
     def successor(self, key: Any, byte: int) -> Hashable | None:
         flavour, inner, raw = key

@@ -52,6 +52,9 @@ class Leaf(NamedTuple):
     stack: Stack
 
 
+_new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
+
+
 class Closure:
     """What may come next, being collected: leaves, and whether the text may end here.
 
@@ -141,7 +144,7 @@ class Context:
 
     def leaf(self, automaton: Automaton, state: int, stack: Stack, out: Closure) -> None:
         """Add a terminal; one that accepts the empty string is also skipped."""
-        out.leaves.append(Leaf(automaton, state, stack))
+        out.leaves.append(_new_leaf(Leaf, (automaton, state, stack)))
         label = automaton.labels[state]
         if label != NOT_ACCEPTING:
             self.pop(stack, automaton.outcome(label), out)
@@ -152,7 +155,7 @@ class Context:
         if found is None:
             automaton = self.workspace.literal(text)
             found = self._texts[text] = (automaton, automaton.start())
-        out.leaves.append(Leaf(*found, stack))  # it is not empty, so it can't be skipped
+        out.leaves.append(_new_leaf(Leaf, (*found, stack)))  # not empty, so not skipped
 
     def mark(
         self, text: bytes, stack: Stack, out: Closure, *, before: bool = True, after: bool = True
@@ -164,7 +167,7 @@ class Context:
             automaton = self.workspace.ascii
             language = self.workspace.marked(text.decode(), before=before, after=after)
             found = self._marks[key] = (automaton, automaton.start(language))
-        out.leaves.append(Leaf(*found, stack))
+        out.leaves.append(_new_leaf(Leaf, (*found, stack)))
 
     def pop(self, stack: Stack, label: Outcome, out: Closure) -> None:
         """Go on below a finished terminal or node."""

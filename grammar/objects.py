@@ -20,6 +20,7 @@ from typing import NamedTuple
 from grammar.automaton import Automaton, Outcome
 from grammar.content import Content
 from grammar.nodes import Closure, Context, Node, Place, Stack
+from grammar.words import Words
 from grammar.workspace import Workspace
 
 # Phases of a frame's place, and what follows the phase there.
@@ -84,6 +85,7 @@ class ObjectNode(Node):
         needs_witness: bool = False,
     ) -> None:
         self.names = tuple(names)
+        self._terminals: dict[tuple[bytes, bytes], Words] = {}
         self.values = tuple(values)
         self.extras = tuple(extras)
         self.least = least
@@ -145,11 +147,13 @@ class ObjectNode(Node):
         owed = self.needs_witness and not at.witnessed
         return [i for i, e in enumerate(self.extras) if slack > 0 or (owed and e.witness)]
 
-    def _then(self, at: Progress, done: int, **changes: object) -> Progress:
+    def _counted(self, at: Progress) -> int:
+        """How many keys count once one more was written."""
         count = at.keys + 1 if self._counts else 0
-        if self.most is None:
-            count = min(count, self.least)
-        return at._replace(done=done, keys=count, **changes)  # type: ignore[arg-type]
+        return count if self.most is not None else min(count, self.least)
+
+    def _then(self, at: Progress, done: int) -> Progress:
+        return Progress(done, self._counted(at), at.witnessed, at.seen, at.vague)
 
     # -- what ``any_order.py`` does in another way ----------------------------------------------
 
@@ -162,7 +166,10 @@ class ObjectNode(Node):
         self, workspace: Workspace, at: Progress, opening: bytes, closing: bytes
     ) -> tuple[Automaton, int]:
         """The terminal of the next declared key, which exists; its label is the property."""
-        words = workspace.words(workspace.trie(self.names), opening, closing)
+        words = self._terminals.get((opening, closing))
+        if words is None:
+            words = workspace.words(workspace.trie(self.names), opening, closing)
+            self._terminals[opening, closing] = words
         return words, words.start(*self._declared(at))
 
     def _extras_fit(self, at: Progress) -> bool:
@@ -232,12 +239,12 @@ class ObjectNode(Node):
     ) -> None:
         extra = self.extras[which]
         known = isinstance(label, str)
-        at = self._then(
-            at,
+        at = Progress(
             self._done_at_extra(at),
-            witnessed=at.witnessed or (self.needs_witness and extra.witness),
-            seen=at.seen | {label} if known else at.seen,
-            vague=not known,
+            self._counted(at),
+            at.witnessed or (self.needs_witness and extra.witness),
+            at.seen | {str(label)} if known else at.seen,
+            not known,
         )
         self._value(context, at, extra.rule, stack, out)
 

@@ -10,12 +10,13 @@ What may stand between the quotes, and its UTF-8 form, is ``characters.py``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from grammar.automaton import NOT_ACCEPTING
+from grammar.automaton import DEAD, NOT_ACCEPTING
 from grammar.characters import CONTINUATION, Characters
-from grammar.content import MAX_SCALAR, Content, Excluding, Without
+from grammar.content import ANYTHING, MAX_SCALAR, Content, Excluding, Without
 from grammar.regular import RegexBuilder
 from grammar.safe import Even
 from grammar.walk import Free, Less
@@ -24,6 +25,8 @@ _SHORT = {0x22: 0x22, 0x5C: 0x5C, 0x2F: 0x2F, 0x62: 8, 0x66: 12, 0x6E: 10, 0x72:
 _HEX = {b: int(chr(b), 16) for b in b"0123456789abcdefABCDEF"}
 
 
+_ODD_BYTE = re.compile(rb"[^ !#-\[\]-\x7f]")
+"""What is no plain character of one byte."""
 _ANY = Content(None, 0, None)
 
 
@@ -58,6 +61,53 @@ class JsonStrings(Characters):
         return self._opening, self._closing
 
     # -- bytes ----------------------------------------------------------------------------------
+
+    def advance(self, state: int, text: bytes, at: int) -> tuple[int, int]:
+        # as in the base class, without making the states between plain characters
+        key, _, after = self._leap(self._keys[state], text, at)
+        if key is None:
+            return DEAD, at
+        if after == at:
+            return super().advance(state, text, at)
+        state = self.state(key)
+        return (state, after) if after == len(text) else super().advance(state, text, after)
+
+    def _leap(self, key: Any, text: bytes, at: int) -> tuple[Hashable | None, int, int]:
+        """Go along the opening and plain characters of ASCII, where that takes no language's
+        states: (the key after them or None where they can't follow, where the body begins in the
+        text, where they end)."""
+        kind = key[0]
+        content: Content = key[-1]
+        start = at
+        if kind == "open":
+            opening, position = self._opening, key[1]
+            stop = min(len(opening) - position, len(text) - at)
+            if opening[position : position + stop] != text[at : at + stop]:
+                return None, at, at
+            start = at + stop
+            if position + stop < len(opening):
+                return ("open", position + stop, content), start, start
+        elif kind != "body":
+            return key, at, at
+        language, least, most = content
+        odd = _ODD_BYTE.search(text, start)
+        after = len(text) if odd is None else odd.start()
+        if language is None:
+            if least or most is not None:
+                if most is not None:
+                    most -= after - start
+                    if most < 0:
+                        return None, start, at
+                content = Content(None, max(least - after + start, 0), most)
+        elif isinstance(language, Excluding) and not least and most is None:
+            for byte in text[start:after]:
+                language = language.behind(chr(byte))
+                if language is ANYTHING:
+                    break
+            content = self._simplify(Content(language, 0, None))
+        else:
+            after = start
+        return ("body", content), start, after
 
     def successor(self, key: Any, byte: int) -> Hashable | None:
         kind = key[0]

@@ -69,7 +69,7 @@ class Words(Automaton):
     def start(self, low: int = 0, high: int | None = None) -> int:
         """The state before anything was read, for the words with indices in [low, high]."""
         last = len(self.trie.words) - 1 if high is None else high
-        assert self.trie.any_within(0, low, last)
+        assert 0 <= low <= last < len(self.trie.words)
         return self.state((0, 0, low, last) if self.opening else (1, 0, low, last))
 
     def successor(self, key: tuple[int, int, int, int], byte: int) -> Hashable | None:
