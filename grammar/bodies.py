@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from grammar.automaton import DEAD
 from grammar.content import Content
-from grammar.masks import Mask, pack_bool
+from grammar.masks import FEW, Mask, pack_bool
 from grammar.regular import RegexBuilder
 from grammar.strings import JsonStrings
 from grammar.trie import IntArray, Rests
-from grammar.walk import FEW, Free, Less, Walk
+from grammar.walk import Free, Less, Walk
 
 if TYPE_CHECKING:
     from grammar.vocabulary import Vocabulary

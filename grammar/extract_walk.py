@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from grammar.masks import pack_bool
+from grammar.masks import FEW, pack_bool
 from grammar.trie import Rests, TokenTrie
-from grammar.walk import FEW, Walk
+from grammar.walk import Walk
 
 if TYPE_CHECKING:
     from grammar.extract import Body, Extract

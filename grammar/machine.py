@@ -13,24 +13,23 @@ the states they stand on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.masks import Mask, TokenSet, set_bits
+from grammar.masks import FEW, Mask, TokenSet, set_bits
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.states import Behind, State
 from grammar.style import Style
 from grammar.trie import Rests
 from grammar.vocabulary import Vocabulary
-from grammar.walk import FEW, Walk, walk
+from grammar.walk import Walk, walk
 from grammar.workspace import Workspace
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
-NO_IDS = np.zeros(0, dtype=np.int32)
 MAX_STATES = 50_000
 MAX_MASK_BYTES = 64 << 20
 MAX_FORCED = 1 << 16
@@ -286,22 +285,21 @@ class Machine:
                 legal = self.run(state, vocabulary.tokens[token]) is not None
                 (more if legal else wrong).append(token)
         sets = self.context.workspace.sets
-        walks = frozenset(parts)
-        key = (walks, tuple(more), tuple(wrong)) if more or wrong else walks
+        key: Hashable = frozenset(parts)
+        if more or wrong:
+            key = (key, tuple(more), tuple(wrong))
         found = sets.get(key)
         if found is not None:
             return found
-        lists = [part.ids for part in parts if len(part.ids)]
-        masks = [part.mask for part in parts if part.mask is not None]
-        if len(more) > FEW:
-            masks.append(_packed(more, vocabulary.mask_words))
-        elif more:
-            lists.append(np.array(more, dtype=np.int32))
-        listed = lists[0] if len(lists) == 1 else np.concatenate(lists) if lists else NO_IDS
-        made = TokenSet(listed, tuple(masks), tuple(wrong))
-        if len(more) > FEW or any(part.private for part in parts):
-            self._mask_bytes += made.memory_bytes() + 4 * vocabulary.mask_words * len(masks)
-        else:  # nothing that is one grammar's may be kept by what all share
+        if more:
+            parts[_listed(more, vocabulary.mask_words)] = None
+        made = TokenSet(parts, wrong)
+        private = len(more) > FEW
+        for part in parts:
+            private |= part.private
+        if private:  # nothing that others share may keep what is one grammar's
+            self._mask_bytes += made.memory_bytes() + sum(part.memory_bytes() for part in parts)
+        else:
             self.context.workspace.keep(key, made)
         return made
 
@@ -441,7 +439,11 @@ class Machine:
         return "expecting " + (" or ".join(parts) or "nothing")
 
 
-def _packed(ids: Sequence[int], words: int) -> Mask:
+def _listed(ids: Sequence[int], words: int) -> Walk:
+    """Some tokens as what stays in a walk."""
+    listed = np.array(ids, dtype=np.int32)
+    if len(ids) <= FEW:
+        return Walk(listed, None, ())
     mask = np.zeros(words, dtype=np.uint32)
-    set_bits(mask, np.array(ids, dtype=np.int32))
-    return mask
+    set_bits(mask, listed)
+    return Walk(listed[:0].copy(), mask, ())

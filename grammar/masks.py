@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,9 @@ import numpy.typing as npt
 Mask = npt.NDArray[np.uint32]
 _ONE = np.uint32(1)
 _WORD = np.dtype("<u4")
+_NO_IDS = np.zeros(0, dtype=np.int32)
+FEW = 256
+"""Up to this many token ids are kept as ids; more are kept as a packed mask."""
 MANY = 40
 """So many bits are set one by one."""
 
@@ -27,44 +32,52 @@ def set_bits(mask: Mask, ids: npt.NDArray[np.int32]) -> None:
     np.bitwise_or.at(mask, ids >> 5, bits)
 
 
+class Part(Protocol):
+    """Some tokens: ``ids`` int32[n], and perhaps more of them as a packed mask."""
+
+    @property
+    def ids(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def mask(self) -> Mask | None: ...
+
+
 class TokenSet:
     """The tokens of a mask, from which its bits are made again when they were dropped.
 
-    ``listed``: int32[n], tokens in any order, some perhaps twice; ``masks``: more of them, packed;
-    ``without``: tokens that are not meant although they are among those; ``mask``: the bits of it
-    all while they are there, else None.
+    Those of some ``parts``, but for the tokens ``without``. ``mask``: the bits while they are
+    there, else None.
     """
 
-    __slots__ = ("_ids", "listed", "mask", "masks", "without")
+    __slots__ = ("_ids", "mask", "parts", "without")
 
-    def __init__(
-        self,
-        listed: npt.NDArray[np.int32],
-        masks: tuple[Mask, ...] = (),
-        without: tuple[int, ...] = (),
-    ) -> None:
-        self.listed = listed
-        self.masks = masks
-        self.without = without
+    def __init__(self, parts: Iterable[Part], without: Iterable[int] = ()) -> None:
+        self.parts = tuple(parts)
+        self.without = tuple(without)
         self.mask: Mask | None = None
         self._ids: npt.NDArray[np.int32] | None = None
 
     @property
-    def is_few(self) -> bool:
-        """Whether all tokens are listed."""
-        return not self.masks
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        if not self.without:
+            return not self.parts
+        return all(part.mask is None for part in self.parts) and not len(self.ids)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there surely are none."""
-        return not self.masks and not len(self.ids if self.without else self.listed)
+    def is_few(self) -> bool:
+        """Whether they are listed and at most ``FEW``."""
+        count = 0
+        for part in self.parts:
+            if part.mask is not None:
+                return False
+            count += len(part.ids)
+        return count <= FEW
 
     @property
     def ids(self) -> npt.NDArray[np.int32]:
-        """The tokens, ascending, each once; read-only. Only where they are few."""
-        assert not self.masks
+        """The tokens, ascending, each once; read-only. Only where no part has a mask."""
         if self._ids is None:
-            ids = np.unique(self.listed)
+            ids = np.unique(np.concatenate([_NO_IDS, *(part.ids for part in self.parts)]))
             if self.without:
                 ids = np.setdiff1d(ids, np.array(self.without, dtype=np.int32))
             ids.flags.writeable = False
@@ -72,22 +85,32 @@ class TokenSet:
         return self._ids
 
     def memory_bytes(self) -> int:
-        """An estimate of what it takes without its bits and the masks that it refers to."""
-        return 320 + 8 * len(self.masks) + self.listed.nbytes
+        """An estimate of what it takes without its bits and its parts."""
+        return 200 + 8 * len(self.parts) + 32 * len(self.without)
 
     def make(self, words: int) -> Mask:
         """Make the mask: uint32[words], read-only."""
-        masks = self.masks
-        if len(self.listed) <= MANY:  # plain Python is faster than several calls of numpy
-            octets = bytearray(masks[0]) if masks else bytearray(4 * words)
-            for token in self.listed.tolist():
-                octets[token >> 3] |= 1 << (token & 7)
-            mask: Mask = np.frombuffer(octets, dtype=_WORD)
+        lists = []
+        octets: bytearray | None = None
+        count = 0
+        for part in self.parts:
+            if part.mask is not None and octets is None:
+                octets = bytearray(part.mask)
+            if len(part.ids):
+                lists.append(part.ids)
+                count += len(part.ids)
+        if octets is None:
+            octets = bytearray(4 * words)
+        mask: Mask = np.frombuffer(octets, dtype=_WORD)
+        if count <= MANY:  # plain Python is faster than several calls of numpy
+            for ids in lists:
+                for token in ids.tolist():
+                    octets[token >> 3] |= 1 << (token & 7)
         else:
-            mask = masks[0].copy() if masks else np.zeros(words, dtype=np.uint32)
-            set_bits(mask, self.listed)
-        for more in masks[1:]:
-            mask |= more
+            set_bits(mask, lists[0] if len(lists) == 1 else np.concatenate(lists))
+        for part in self.parts:
+            if part.mask is not None:
+                mask |= part.mask
         for token in self.without:
             mask[token >> 5] &= np.uint32(0xFFFFFFFF ^ 1 << (token & 31))
         mask.flags.writeable = False

@@ -27,7 +27,6 @@ from grammar.style import Style
 from grammar.unique import UniqueMachine
 from grammar.values import Value, enclosing, is_inside
 from grammar.vocabulary import Vocabulary
-from grammar.walk import FEW
 from grammar.workspace import Workspace
 
 MAX_STEPS = 100_000
@@ -223,9 +222,7 @@ class Matcher:
             return np.zeros(0, dtype=np.int32)
         self.mask()
         tokens = self._path[-1].tokens
-        if tokens is None or not tokens.is_few or len(tokens.listed) > FEW:
-            return None
-        return tokens.ids
+        return tokens.ids if tokens is not None and tokens.is_few else None
 
     @property
     def knows_mask(self) -> bool:
@@ -287,9 +284,14 @@ class Matcher:
             IllegalToken: it is not legal here; the matcher is unchanged.
         """
         state = self._path[-1]
-        after = state.edges.get(token)
-        if after is None or self._finished:
-            after = self._next(state, token) if self.is_allowed(token) else None
+        after = None if self._finished else state.edges.get(token)
+        if after is None:
+            tokens = state.tokens
+            mask = None if tokens is None else tokens.mask
+            if self._finished or not 0 <= token < len(self._vocabulary.tokens):
+                pass
+            elif mask is None or int(mask[token >> 5]) >> (token & 31) & 1:
+                after = self._next(state, token)
             if after is None:
                 raise IllegalToken(f"token {token} is not legal: {self.describe()}")
             if token in self._vocabulary.eos:

@@ -294,7 +294,7 @@ class UniqueMachine(Machine):
             tokens = plain.tokens
             barred = barred_tokens(self, state, mask)
             if barred:
-                tokens = TokenSet(tokens.listed, tokens.masks, (*tokens.without, *barred))
+                tokens = TokenSet(tokens.parts, (*tokens.without, *barred))
                 self._mask_bytes += tokens.memory_bytes() + 8 * len(barred)
             state.stuck = tokens.is_empty
             state.tokens = tokens

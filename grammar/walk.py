@@ -21,14 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton
-from grammar.masks import Mask, pack_bool, set_bits
+from grammar.masks import FEW, Mask, pack_bool, set_bits
 from grammar.trie import IntArray, NodeSet, Rests, TokenTrie
 
 if TYPE_CHECKING:
     from grammar.vocabulary import Vocabulary
 
-FEW = 256
-"""Up to this many token ids are kept as ids; more are kept as a packed mask."""
 NARROW_FRONTIER = 12
 """Below this width a level is walked in plain Python."""
 SMALL = 64

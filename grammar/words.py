@@ -166,9 +166,12 @@ class Words(Automaton):
                 self._leave(self._word(0, low, high), trie, at, exits)
         if at is None:
             return ids, exits
+        if isinstance(at, int):
+            self._along_node((position, low, high), trie, at, (ids, exits))
+            return ids, exits
         words = self.trie
         ranged = low > 0 or high < len(words.words) - 1
-        pending = [(position, at)]
+        pending: list[tuple[int, Rests]] = [(position, at)]
         while pending:
             node, here = pending.pop()
             if self.closing and words.end[node] >= 0:
@@ -188,6 +191,31 @@ class Words(Automaton):
                         exits.setdefault(word, []).append(after)
                 pending.append((child, after))
         return ids, exits
+
+    def _along_node(
+        self, key: tuple[int, int, int], trie: TokenTrie, start: int, out: Following
+    ) -> None:
+        """The same within the words, from one node of the vocabulary's trie, as most walks are."""
+        position, low, high = key
+        ids, exits = out
+        words, closing, visit = self.trie, self.closing, trie.visit
+        children, end = words.children, words.end
+        ranged = low > 0 or high < len(words.words) - 1
+        pending = [(position, start, visit(start)[0])]
+        while pending:
+            node, here, after = pending.pop()
+            if closing and low <= end[node] <= high:
+                self._close(end[node], 0, trie, here, out)
+            for byte, child in children[node].items():
+                below = after.get(byte)
+                if below is None or (ranged and not words.any_within(child, low, high)):
+                    continue
+                more, ending = visit(below)
+                ids += ending
+                if more:
+                    if not closing and low <= end[child] <= high:
+                        exits.setdefault(end[child], []).append(below)
+                    pending.append((child, below, more))
 
     def _close(
         self, word: int, position: int, trie: TokenTrie, rests: Rests, out: Following
