@@ -250,9 +250,9 @@ class Automaton:
         return self._walk_bytes + self.table.nbytes + 400 * len(self._keys)
 
     def keep_walk(self, state: int, rests: Rests, walk: Walk, size: int) -> None:
-        """Memoise a walk, which takes ``size`` bytes."""
+        """Memoise a walk, which takes ``size`` bytes beside its entry."""
         self.walks[state, rests] = walk
-        self._walk_bytes += size
+        self._walk_bytes += 200 + size
 
 
 class RegularAscii(Automaton):

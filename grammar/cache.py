@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from grammar.languages import compile_choice, compile_gbnf, compile_regex
 from grammar.matcher import Grammar
 from grammar.schema.compile import compile_json_schema
 from grammar.vocabulary import Vocabulary
+from grammar.workspace import Workspace
 
 COMPILER_VERSION = 4
 DEFAULT_MAX_BYTES = 256 << 20
@@ -100,7 +102,11 @@ def _key(kind: str, source: Any, vocabulary: Vocabulary, options: dict[str, Any]
 
 
 class GrammarCache:
-    """A thread-safe cache of grammars, bounded in (estimated) bytes.
+    """A thread-safe cache of grammars, bounded in bytes (an estimate, right to about a quarter).
+
+    The bound is for what grammars hold by themselves: nodes, stacks, states. The terminals that
+    they share have one of their own (``workspace.DEFAULT_LIMIT``); when those are begun anew, the
+    grammars that hold the old ones go.
 
     All ``get_...`` methods block while a grammar is compiled (call them off an event loop), and
     raise what its compiler raises, for every caller that waited.
@@ -119,6 +125,7 @@ class GrammarCache:
         self._compiling: dict[str, Future[Grammar]] = {}
         self._hits = self._misses = self._evictions = 0
         self._roughly = self._since_sum = 0
+        self._shared: Callable[[], Workspace | None] = lambda: None
 
     @property
     def budget(self) -> Budget | None:
@@ -244,6 +251,13 @@ class GrammarCache:
         newest = next(reversed(self._entries.values()))
         self._roughly += newest.memory_bytes()
         self._since_sum += 1
+        shared = newest.machine.context.workspace
+        if self._shared() is not shared:  # a generation is over: nobody else should hold it
+            self._shared = weakref.ref(shared)
+            for key in [key for key, entry in self._entries.items() if entry.is_outgrown]:
+                if self._entries[key] is not newest:
+                    del self._entries[key]
+                    self._evictions += 1
         if self._roughly <= self.max_bytes // 2 and self._since_sum < ENTRIES_BETWEEN_SUMS:
             return
         sizes = {key: grammar.memory_bytes() for key, grammar in self._entries.items()}

@@ -23,6 +23,8 @@ from grammar.regular import Kind, RegexBuilder, Rx
 from grammar.safe import Safety
 
 CONTINUATION = range(0x80, 0xC0)
+CONTENT_BYTES = 2500
+"""What a content takes whose characters were asked for, with what is safe in it."""
 
 Range = tuple[int, int, Content]
 
@@ -42,6 +44,9 @@ class Characters(Automaton):
         self._saturated: dict[Rx, Rx] = {}
         owner = weakref.proxy(self)  # no circle
         self._safety = Safety(lambda content: owner._transitions(content)[1], longest_token)
+
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + CONTENT_BYTES * len(self._ranges)
 
     def is_possible(self, content: Content) -> bool:
         """Whether any text fits the content."""

@@ -55,7 +55,7 @@ class Machine:
         """``workspace``: the one that the rules' terminals are from."""
         self.vocabulary = vocabulary
         self.context = Context(workspace, rules)
-        self._states: dict[tuple[frozenset[Leaf], bool], State] = {}
+        self._states: dict[Hashable, State] = {}
         self._after: dict[tuple[Stack, Outcome], Behind] = {}
         self._mask_bytes = 0
         self._distance: Distance | None = None
@@ -76,11 +76,13 @@ class Machine:
 
     def memory_bytes(self) -> int:
         """An estimate of what states, stacks and masks hold, in bytes."""
-        return self._mask_bytes + 900 * len(self._states) + 200 * len(self.context.stacks)
+        states, stacks = 850 * len(self._states), 300 * len(self.context.stacks)
+        return self._mask_bytes + states + stacks + 750 * len(self._after)
 
     def _intern(self, found: Sequence[Leaf], accepts: bool) -> State:
         leaves = self._distinct(found) if len(found) > 1 else tuple(found)
-        key = (frozenset(leaves), accepts)
+        single = len(leaves) == 1  # as most are; a set takes more time and memory than its leaf
+        key: Hashable = (leaves[0] if single else frozenset(leaves), accepts)
         state = self._states.get(key)
         if state is None:
             if len(self._states) >= MAX_STATES or self._mask_bytes > MAX_MASK_BYTES:

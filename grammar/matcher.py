@@ -136,13 +136,16 @@ class Grammar:
 
     def memory_bytes(self) -> int:
         """An estimate of the memory this grammar holds by itself, in bytes."""
-        rules = 2048 * len(self._machine.context.rules)
+        rules = 350 * len(self._machine.context.rules)
         own = self._own_bytes + sum(terminal.memory_bytes() for terminal in self._own)
         return self._machine.memory_bytes() + rules + own
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether its own terminals have met so many states that it had better be made anew."""
+        """Whether it had better be made anew: its own terminals have met very many states, or it
+        holds on to a generation of terminals that new grammars do not share."""
+        if self._machine.context.workspace is not self.vocabulary.workspace:
+            return True
         return any(len(terminal) > MAX_OWN_STATES for terminal in self._own)
 
     @property

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from grammar.automaton import Automaton
 
 UNKNOWN = -2
+_NO_ROWS = np.zeros(0, dtype=np.int32)
+_NO_STEPS = np.zeros((0, 256), dtype=np.int32)
+_NO_BITS = np.zeros(0, dtype=np.uint64)
 
 
 class StepTable:
@@ -27,13 +30,14 @@ class StepTable:
     __slots__ = ("_row_of", "_used", "after", "depth", "high", "label", "low")
 
     def __init__(self) -> None:
-        self._row_of: npt.NDArray[np.int32] = np.full(64, -1, dtype=np.int32)
+        # Most automata are only walked byte by byte, so nothing is made before it is needed.
+        self._row_of: npt.NDArray[np.int32] = _NO_ROWS
         self._used = 0
-        self.after: npt.NDArray[np.int32] = np.full((16, 256), UNKNOWN, dtype=np.int32)
-        self.label: npt.NDArray[np.int32] = np.zeros(16, dtype=np.int32)
-        self.low: npt.NDArray[np.uint64] = np.zeros(16, dtype=np.uint64)
-        self.high: npt.NDArray[np.uint64] = np.zeros(16, dtype=np.uint64)
-        self.depth: npt.NDArray[np.int32] = np.zeros(16, dtype=np.int32)
+        self.after: npt.NDArray[np.int32] = _NO_STEPS
+        self.label: npt.NDArray[np.int32] = _NO_ROWS
+        self.low: npt.NDArray[np.uint64] = _NO_BITS
+        self.high: npt.NDArray[np.uint64] = _NO_BITS
+        self.depth: npt.NDArray[np.int32] = _NO_ROWS
 
     @property
     def nbytes(self) -> int:
@@ -44,7 +48,7 @@ class StepTable:
         """The rows of some states, int32[n]; new ones are begun."""
         count = len(automaton)
         if len(self._row_of) < count:
-            grown = np.full(2 * count, -1, dtype=np.int32)
+            grown = np.full(max(2 * count, 64), -1, dtype=np.int32)
             grown[: len(self._row_of)] = self._row_of
             self._row_of = grown
         rows = self._row_of[states]
@@ -57,11 +61,12 @@ class StepTable:
     def _begin(self, automaton: Automaton, state: int) -> None:
         row = self._used
         if row == len(self.after):
-            more = np.full((row, 256), UNKNOWN, dtype=np.int32)
+            count = max(row, 16)  # as many again
+            more = np.full((count, 256), UNKNOWN, dtype=np.int32)
             self.after = np.concatenate([self.after, more])
             for name in ("label", "low", "high", "depth"):
                 old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+                setattr(self, name, np.concatenate([old, np.zeros(count, dtype=old.dtype)]))
         self._used += 1
         self._row_of[state] = row
         self.label[row] = automaton.labels[state]

@@ -91,31 +91,31 @@ def walk(automaton: Automaton, state: int, vocabulary: Vocabulary, rests: Rests 
         followed = automaton.follow(automaton.key(state), vocabulary.trie, rests)
         if followed is not None:
             found = _walk_of(*followed, vocabulary)
-            automaton.keep_walk(state, rests, found, 100 + found.memory_bytes())
+            automaton.keep_walk(state, rests, found, found.memory_bytes())
             return found
         same = automaton.representative_of(state)
         if same != state:
             found = walk(automaton, same, vocabulary, rests)
-            automaton.keep_walk(state, rests, found, 100)
+            automaton.keep_walk(state, rests, found, 0)
             return found
         own = automaton.own_walk(state, vocabulary, rests)
         if own is not None:
-            automaton.keep_walk(state, rests, own, 100 + own.memory_bytes())
+            automaton.keep_walk(state, rests, own, own.memory_bytes())
             return own
         less = automaton.less(automaton.key(state))
         if less is not None:
             whole = walk(automaton, automaton.state(less.key), vocabulary, rests)
             found = vocabulary.bodies.without(whole, less, rests)
-            size = 100 if found is whole else 100 + found.memory_bytes()
+            size = 0 if found is whole else found.memory_bytes()
             automaton.keep_walk(state, rests, found, size)
             return found
         free = automaton.free(automaton.key(state))
         if free is not None:
             found = vocabulary.bodies.walk(free, rests)
-            automaton.keep_walk(state, rests, found, 100)
+            automaton.keep_walk(state, rests, found, 0)
         else:
             found = _Walker(automaton, vocabulary).run(state, rests)
-            automaton.keep_walk(state, rests, found, 100 + found.memory_bytes())
+            automaton.keep_walk(state, rests, found, found.memory_bytes())
     return found
 
 

@@ -13,6 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from grammar.automaton import DEAD, NOT_ACCEPTING, Automaton, Following
 from grammar.trie import Rests, TokenTrie
 
+_CHILDLESS: dict[int, int] = {}
+"""The children of all nodes that have none; never changed."""
+
 
 class WordTrie:
     """A set of byte strings as a trie; word ``j`` is found at the node where it ends.
@@ -25,26 +28,45 @@ class WordTrie:
 
     def __init__(self, words: Sequence[bytes], breathe: Callable[[], None] | None = None) -> None:
         self.words = tuple(words)
-        self.children: list[dict[int, int]] = [{}]
+        self.children: list[dict[int, int]] = [_CHILDLESS]
         self.end: list[int] = [-1]
-        self.below: list[list[int]] = [[]]
-        for j, word in enumerate(words):
+        self.below: list[list[int]] = [list(range(len(self.words)))]
+        for j, word in enumerate(self.words):
             if breathe is not None:
                 breathe()
-            node = 0
-            self.below[0].append(j)
-            for byte in word:
-                child = self.children[node].get(byte)
-                if child is None:
-                    child = len(self.children)
-                    self.children[node][byte] = child
-                    self.children.append({})
-                    self.end.append(-1)
-                    self.below.append([])
-                node = child
-                self.below[node].append(j)
-            assert self.end[node] < 0, "words must be distinct"
-            self.end[node] = j
+            self._add(j, word)
+
+    def _add(self, j: int, word: bytes) -> None:
+        children, end, below = self.children, self.end, self.below
+        node = shared = 0
+        for byte in word:
+            child = children[node].get(byte)
+            if child is None:
+                break
+            node = child
+            shared += 1
+            known = below[node]
+            if len(known) == 1:  # a list that the nodes of one word have together
+                below[node] = [known[0], j]
+            else:
+                known.append(j)
+        alone = [j]
+        for byte in word[shared:]:
+            child = len(children)
+            if children[node]:
+                children[node][byte] = child
+            else:
+                children[node] = {byte: child}
+            children.append(_CHILDLESS)
+            end.append(-1)
+            below.append(alone)
+            node = child
+        assert end[node] < 0, "words must be distinct"
+        end[node] = j
+
+    def memory_bytes(self) -> int:
+        """An estimate, in bytes."""
+        return 500 + 270 * len(self.children) + 150 * len(self.words)
 
     def any_within(self, node: int, low: int, high: int) -> bool:
         """Whether a word with an index in [low, high] is at or below the node."""

@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from grammar.bodies import FreeBodies
     from grammar.vocabulary import Vocabulary
 
-DEFAULT_LIMIT = 192 << 20
+DEFAULT_LIMIT = 128 << 20
+"""Bytes that terminals, their walks and masks may take on one vocabulary before new grammars begin
+a new generation. The old one goes with the last grammar or request that uses it."""
 MANY_WORDS = 500
 """Making a trie of more words gives way to others in between."""
-MAX_LENT_BYTES = 48 << 20
+MAX_LENT_BYTES = 24 << 20
+NODE_BYTES = 900
+"""What a node of a regular language takes with what is known of it."""
 A = TypeVar("A", bound=Automaton)
 
 
@@ -95,7 +99,9 @@ class Workspace:
         """An estimate of what the terminals of this generation hold, in bytes."""
         automata = sum(a.memory_bytes() for a in (self._ascii, *self._automata.values()))
         bodies = 0 if self.bodies is None else self.bodies.memory_bytes()
-        return automata + bodies + self._set_bytes + self.lent.nbytes
+        tries = sum(trie.memory_bytes() for trie in self._tries.values())
+        languages = NODE_BYTES * self.builder.node_count + 1000 * len(self.languages)
+        return automata + tries + languages + bodies + self._set_bytes + self.lent.nbytes
 
     def keep(self, key: Hashable, tokens: TokenSet) -> None:
         """Share the tokens of a mask with all that are made of the same; in ``sets``."""
