@@ -229,21 +229,30 @@ class GrammarCache:
                 self._misses += 1
             else:
                 self._hits += 1
-        if first:
-            try:
-                grammar = make()
-            except BaseException as error:
-                with self._lock:
-                    del self._compiling[key]
-                future.set_exception(error)
-                raise
+        try:
+            if first:
+                self._make(key, make, future)
+            grammar = future.result()
+        finally:
+            del future  # a failure knows this frame, and its future knows the failure: no circle
+        return CacheResult(grammar, key, not first, (time.perf_counter() - began) * 1000)
+
+    def _make(self, key: str, make: Callable[[], Grammar], future: Future[Grammar]) -> None:
+        """Tell a future what ``make`` makes, and keep it; or how it failed."""
+        try:
+            grammar = make()
+        except BaseException as error:
+            with self._lock:
+                del self._compiling[key]
+            future.set_exception(error)
+        else:
             with self._lock:
                 del self._compiling[key]
                 self._entries[key] = grammar
                 self._evict()
             future.set_result(grammar)
-        grammar = future.result()
-        return CacheResult(grammar, key, not first, (time.perf_counter() - began) * 1000)
+        finally:
+            del future
 
     def _evict(self) -> None:
         """Drop what is too much. Grammars grow while they are used, so their sizes are added up
