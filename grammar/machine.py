@@ -76,8 +76,8 @@ class Machine:
 
     def memory_bytes(self) -> int:
         """An estimate of what states, stacks and masks hold, in bytes."""
-        states, stacks = 850 * len(self._states), 300 * len(self.context.stacks)
-        return self._mask_bytes + states + stacks + 750 * len(self._after)
+        states, stacks = 750 * len(self._states), 270 * len(self.context.stacks)
+        return self._mask_bytes + states + stacks + 680 * len(self._after)
 
     def _intern(self, found: Sequence[Leaf], accepts: bool) -> State:
         leaves = self._distinct(found) if len(found) > 1 else tuple(found)

@@ -109,12 +109,14 @@ def compile_json_schema(
         with vocabulary.compiling(limit.regex_steps, clock) as workspace:
             order = KEY_ORDERS[key_order]
             compiler = SchemaCompiler(document, workspace, limit, order, source=source)
-            compiler.run()
-            if strict and compiler.issues:
-                raise UnsupportedSchemaError(tuple(compiler.issues))
-            nodes = compiler.nodes()
-            report = compiler.report()
-            compiler.release()
+            try:
+                compiler.run()
+                if strict and compiler.issues:
+                    raise UnsupportedSchemaError(tuple(compiler.issues))
+                nodes = compiler.nodes()
+                report = compiler.report()
+            finally:
+                compiler.release()
             styles = WHITESPACE_MODES[whitespace]
             return Grammar(vocabulary, nodes, 0, styles, report, workspace=workspace)
     except OutOfTimeError as error:

@@ -25,17 +25,18 @@ def key_of(value: Any) -> str:
 
     Numbers are compared by value, booleans are no numbers (Core, 4.2.2).
     """
+    return json.dumps(_plain(value), sort_keys=True)
 
-    def plain(v: Any) -> Any:
-        if isinstance(v, float) and v.is_integer():
-            return int(v)
-        if isinstance(v, list):
-            return [plain(i) for i in v]
-        if isinstance(v, dict):
-            return {k: plain(i) for k, i in v.items()}
-        return v
 
-    return json.dumps(plain(value), sort_keys=True)
+def _plain(value: Any) -> Any:
+    """Numbers that are equal in one form."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
 
 
 def type_of(value: Any) -> frozenset[str]:
