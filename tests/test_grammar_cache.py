@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import random
 import threading
 import time
+import tracemalloc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from grammar import Grammar, GrammarCache, UnsatisfiableSchemaError, Vocabulary, schema_key
+from grammar import (
+    Grammar,
+    GrammarCache,
+    SchemaError,
+    UnsatisfiableSchemaError,
+    Vocabulary,
+    schema_key,
+)
 from tests.grammar_support import VOCABULARY
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}
@@ -98,3 +109,67 @@ def test_the_least_recently_used_goes_first() -> None:
     cache.max_bytes = 1
     cache.get_json_schema(schema("d"), VOCABULARY)
     assert cache.stats().entries == 1
+
+
+def _wordy(rng: random.Random) -> dict[str, Any]:
+    """A schema that no other is like."""
+    names = ["".join(rng.choices("abcdefghij", k=6)) for _ in range(5)]
+    kinds = ({"type": "string"}, {"type": "integer"}, {"enum": names[:3]}, {"type": "boolean"})
+    parts: dict[str, Any] = {name: rng.choice(kinds) for name in names}
+    return {"type": "object", "properties": parts, "required": names[:3]}
+
+
+def _wander(grammar: Grammar, rng: random.Random) -> None:
+    """Write some tokens, a mask each."""
+    matcher = grammar.start()
+    for _ in range(40):
+        mask = matcher.mask()
+        legal = [t for t in range(VOCABULARY.size) if int(mask[t >> 5]) >> (t & 31) & 1]
+        token = rng.choice(legal)
+        if token in VOCABULARY.eos:
+            return
+        matcher.advance(token)
+
+
+def test_the_bound_is_true() -> None:
+    """What a cache says that its grammars take is what is freed when they go, to a quarter."""
+    rng = random.Random(5)
+    cache = GrammarCache()
+    _wander(cache.get_json_schema(_wordy(rng), VOCABULARY).grammar, rng)
+    tracemalloc.start()
+    try:
+        for _ in range(150):
+            _wander(cache.get_json_schema(_wordy(rng), VOCABULARY).grammar, rng)
+        gc.collect()
+        told, before = cache.stats().bytes, tracemalloc.get_traced_memory()[0]
+        cache.max_bytes = 1
+        cache.get_json_schema({"type": "null"}, VOCABULARY)  # it alone stays
+        gc.collect()
+        freed = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert cache.stats().entries == 1
+    assert 0.75 * freed < told < 1.25 * freed
+
+
+def test_grammars_go_with_their_generation_of_terminals() -> None:
+    vocabulary = Vocabulary(VOCABULARY.tokens, VOCABULARY.special, list(VOCABULARY.eos))
+    cache = GrammarCache()
+    first = cache.get_json_schema(SCHEMA, vocabulary).grammar
+    old = weakref.ref(vocabulary.workspace)
+    broken = {"type": "object", "properties": {"a": {"type": "integer", "minimum": "x"}}}
+    gc.disable()
+    try:
+        with pytest.raises(SchemaError):
+            cache.get_json_schema(broken, vocabulary)
+        vocabulary.begin_generation()
+        assert first.is_outgrown
+        del first
+        cache.get_json_schema({"type": "null"}, vocabulary)
+        assert cache.stats().entries == 1
+        assert old() is None  # nothing waits for the collector, not even the failure
+    finally:
+        gc.enable()
+    again = cache.get_json_schema(SCHEMA, vocabulary)
+    assert not again.hit
+    assert cache.get_json_schema(SCHEMA, vocabulary).grammar is again.grammar
