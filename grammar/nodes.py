@@ -12,7 +12,7 @@ stacks and states. Read next: ``machine.py``, which makes states of leaves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
@@ -87,7 +87,7 @@ class Context:
 
     def __init__(self, workspace: Workspace, rules: Sequence[Node]) -> None:
         self.workspace = workspace
-        self.rules = rules
+        self.rules = list(rules)
         self.stacks: dict[tuple[int, Place, int], Stack] = {}
         self._either = Either()
         self._texts: dict[bytes, tuple[Automaton, int]] = {}
@@ -230,6 +230,24 @@ class Terminal(Node):
 
     def expand(self, context: Context, stack: Stack, out: Closure) -> None:
         context.leaf(self.automaton, self.state, stack, out)
+
+
+class Later(Node):
+    """A rule whose node is made when it is first begun, and takes its place then."""
+
+    __slots__ = ("_make", "_number")
+
+    def __init__(self, number: int, make: Callable[[int], Node]) -> None:
+        self._number = number
+        self._make = make
+
+    def expand(self, context: Context, stack: Stack, out: Closure) -> None:
+        node = context.rules[self._number] = self._make(self._number)
+        node.expand(context, stack, out)
+
+    def begin(self, context: Context, stack: Stack, out: Closure) -> None:
+        node = context.rules[self._number] = self._make(self._number)
+        node.begin(context, stack, out)
 
 
 class Choice(Node):

@@ -11,14 +11,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from grammar.any_order import AnyOrderObjectNode
 from grammar.arrays import ItemChoice
 from grammar.budget import Budget, Clock, OutOfTimeError
-from grammar.distinct import Stock
 from grammar.errors import (
     Issue,
     SchemaBudgetError,
@@ -27,17 +27,18 @@ from grammar.errors import (
     UnsupportedSchemaError,
 )
 from grammar.matcher import Grammar, Report
-from grammar.nodes import Choice, Node
+from grammar.nodes import Later, Node
 from grammar.objects import ObjectNode
 from grammar.schema import keywords as kw
+from grammar.schema.direct import listed_strings, plain_rule, plain_target
 from grammar.schema.document import Document
 from grammar.schema.flatten import Alternative, Conjunction, Flattener
 from grammar.schema.languages import Languages
-from grammar.schema.leaves import signature
+from grammar.schema.leaves import says_nothing, signature
+from grammar.schema.making import NodeMaker, may_wait
 from grammar.schema.merge import (
     ArraySpec,
     ConstantSpec,
-    ExtractSpec,
     Merger,
     NumberSpec,
     Spec,
@@ -47,7 +48,8 @@ from grammar.schema.merge import (
     scalar_texts,
 )
 from grammar.schema.objects import ObjectSpec
-from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same, is_productive, parts_of
+from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same
+from grammar.schema.pruning import blame, comparing, productive
 from grammar.schema.reports import report_of
 from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
@@ -155,26 +157,44 @@ class SchemaCompiler:
         self.notes: dict[str, None] = {}
         # Rules are known by their numbers in the grammar; those before are not ours.
         self.rules: list[Rule] = [()] * base
-        self._numbers: dict[Conjunction, int] = {}
+        self._numbers: dict[Conjunction, int] = {}  # but for single subschemas
+        self._at: dict[str, int] = {}  # the rules of single subschemas, by pointer
         self._pending: list[tuple[int, Conjunction]] = []
+        self._links: dict[int, int] = {}  # rules that are to be the same as others
         self._same: dict[tuple[Alternative, ...], int] = {}  # rules by what they come down to
         self._leaves: dict[str, int] = {}  # rules by signature
-        self._visited: set[str] = set()
-        languages = Languages(workspace, document, self._report, self._note, source)
-        self._flattener = Flattener(
-            document,
-            self._report,
-            lambda left, right: self._merger.exclusive(left, right),
-            languages.key_matches,
-        )
-        flattener = self._flattener
-        self._merger: Merger = Merger(
-            document, languages, self._report, flattener.conjunction, flattener.complement
-        )
-
+        self.visited: dict[str, Any] = {}  # the schema objects that were used, by pointer
+        # What is written otherwise than as plain JSON has to be adapted, spec by spec.
+        self._direct = type(self.writer) is Writer
+        self._source = source
         for dialect, pointer in document.unknown_dialects:
             reason = f"{dialect:.80} is a meta-schema that is not known; read as draft 2020-12"
             self._report(Issue("$schema", pointer, reason))
+
+    # What most schemas do without is made when it is asked for.
+
+    @cached_property
+    def _languages(self) -> Languages:
+        return Languages(self.workspace, self.document, self._report, self._note, self._source)
+
+    @cached_property
+    def _flattener(self) -> Flattener:
+        def exclusive(left: Conjunction, right: Conjunction) -> bool:
+            return self._merger.exclusive(left, right)
+
+        matches = self._languages.key_matches
+        return Flattener(self.document, self._report, exclusive, matches)
+
+    @cached_property
+    def _merger(self) -> Merger:
+        flattener = self._flattener
+        return Merger(
+            self.document,
+            self._languages,
+            self._report,
+            flattener.conjunction,
+            flattener.complement,
+        )
 
     def _report(self, issue: Issue) -> None:
         shown = self.document.origin(issue.pointer)
@@ -201,18 +221,24 @@ class SchemaCompiler:
             raise type(error)(error.message, pointer=shown, keyword=error.keyword) from None
 
     def _finish(self) -> None:
+        breathe = self.workspace.builder.breathe
         while self._pending:
-            self.workspace.builder.breathe()
+            breathe()
             number, conjunction = self._pending.pop()
             try:
                 self._make(number, conjunction)
             except OutOfTimeError as error:
                 pointer = self.document.origin(conjunction[-1]) if conjunction else ""
                 raise SchemaBudgetError(str(error), pointer=pointer) from None
+        for number, target in self._links.items():
+            self.rules[number] = self.rules[target]
+        self._links.clear()
         self._settle_comparing()
 
     def _make(self, number: int, conjunction: Conjunction) -> None:
         """Make a rule that was asked for."""
+        if self._direct and len(conjunction) == 1 and self._is_plain(number, conjunction[0]):
+            return
         alternatives = tuple(self._flattener.conjunction(conjunction))
         same = self._same.setdefault(alternatives, number)
         if same != number:
@@ -220,58 +246,105 @@ class SchemaCompiler:
             return
         specs: list[Spec] = []
         for alternative in alternatives:
-            self._visited.update(alternative)
-            specs += self._merger.specs(alternative)
+            specs += self._specs(alternative)
         self.rules[number] = self._from_specs(specs)
+
+    def _is_plain(self, number: int, pointer: str) -> bool:
+        """Make a rule the short way, where there is one."""
+        schema = self.document.get(pointer)
+        if not isinstance(schema, dict):
+            return schema is False  # and nothing fits, which is what the rule says already
+        if "$ref" in schema:
+            target = plain_target(self, pointer, schema)
+            if target is None:
+                return False
+            self._links[number] = self.part(target, self.document.get(target))
+            return True
+        rule = plain_rule(self, pointer, schema)
+        if rule is None:
+            return False
+        self.rules[number] = rule
+        return True
+
+    def _specs(self, alternative: Alternative) -> list[Spec]:
+        for pointer in alternative:
+            self.visited[pointer] = self.document.get(pointer)
+        return self._merger.specs(alternative)
 
     def specs(self, conjunction: Conjunction) -> list[Spec]:
         """What fits all of some subschemas, as far as it can be written."""
         found: list[Spec] = []
         for alternative in self._flattener.conjunction(conjunction):
-            self._visited.update(alternative)
-            found += self._merger.specs(alternative)
+            found += self._specs(alternative)
         return [spec for spec in map(self.writer.adapt, found) if spec is not None]
 
     def rule(self, conjunction: Conjunction) -> int:
         """The number of the rule of a conjunction; ``finish`` makes it."""
+        if len(conjunction) == 1:
+            return self.part(conjunction[0], self.document.get(conjunction[0]))
         found = self._numbers.get(conjunction)
         if found is None:
-            if len(conjunction) == 1:
-                found = self._leaf(conjunction[0])
-            if found is None:
-                found = self._new(())
+            found = self._numbers[conjunction] = self._new(())
+            if conjunction:
                 self._pending.append((found, conjunction))
-            self._numbers[conjunction] = found
+            else:
+                self.rules[found] = self._from_specs(self._anything())
         return found
 
-    def _leaf(self, pointer: str) -> int | None:
+    def part(self, pointer: str, schema: Any) -> int:
+        """The same for the single subschema that stands at a pointer."""
+        found = self._at.get(pointer)
+        if found is None:
+            if not isinstance(schema, bool):  # as the document has it, which may drop keywords
+                schema = self.document.get(pointer)
+            said = signature(schema)
+            if said is not None:
+                self.visited[pointer] = schema
+                found = self._leaf(pointer, schema, said)
+            elif self._direct and says_nothing(schema):
+                if schema is not True:
+                    self.visited[pointer] = schema
+                found = self.rule(())
+            else:
+                found = self._new(())
+                self._pending.append((found, (pointer,)))
+            self._at[pointer] = found
+        return found
+
+    def _anything(self) -> list[Spec]:
+        """What says that anything fits."""
+        return self._kept(("anything", self.document.float_integers), ())[0]
+
+    def _leaf(self, pointer: str, schema: Any, said: str) -> int:
         """The rule of a subschema without parts, shared by all that say the same."""
-        schema = self.document.get(pointer)
-        said = signature(schema)
-        if said is None:
-            return None
-        self._visited.add(pointer)
         number = self._leaves.get(said)
         if number is None:
-            key = ("leaf", said, self.document.float_integers, self.document.asserts_content)
-            kept = self.workspace.leaves
-            specs = kept.get(key)
-            quiet = True
+            specs, quiet = listed_strings(self, schema), True
             if specs is None:
-                issues, notes = self.issues, self.notes
-                self.issues, self.notes = {}, {}
-                specs = self._merger.specs((pointer,))
-                quiet = not self.issues and not self.notes
-                self.issues, self.notes = issues | self.issues, notes | self.notes
-                if quiet:
-                    if len(kept) >= MAX_LEAVES:
-                        kept.clear()
-                    kept[key] = specs
+                key = ("leaf", said, self.document.float_integers, self.document.asserts_content)
+                specs, quiet = self._kept(key, (pointer,))
             number = self._new(())  # before its parts: the root is the first rule
             self.rules[number] = self._from_specs(specs)
             if quiet:  # else each has to be reported
                 self._leaves[said] = number
         return number
+
+    def _kept(self, key: Hashable, alternative: Alternative) -> tuple[list[Spec], bool]:
+        """Specs that the workspace keeps, and whether nothing had to be reported of them."""
+        kept = self.workspace.leaves
+        specs: list[Spec] | None = kept.get(key)
+        if specs is not None:
+            return specs, True
+        issues, notes = self.issues, self.notes
+        self.issues, self.notes = {}, {}
+        specs = self._merger.specs(alternative)
+        quiet = not self.issues and not self.notes
+        self.issues, self.notes = issues | self.issues, notes | self.notes
+        if quiet:
+            if len(kept) >= MAX_LEAVES:
+                kept.clear()
+            kept[key] = specs
+        return specs, quiet
 
     def _from_specs(self, specs: list[Spec]) -> Rule:
         specs = [s for s in map(self.writer.adapt, specs) if s is not None]
@@ -318,24 +391,11 @@ class SchemaCompiler:
             return self._new(ObjectRule(spec, values, (), self.object_node))
         return self._new(WordsSpec(tuple(scalar_texts(value, ""))))
 
-    # -- pruning --------------------------------------------------------------------------------
+    # -- nodes ----------------------------------------------------------------------------------
 
     def productive(self) -> list[bool]:
-        """For each rule, whether some finite text satisfies it: a least fixed point."""
-        users: list[list[int]] = [[] for _ in self.rules]
-        for number, rule in enumerate(self.rules):
-            for part in parts_of(rule):
-                users[part].append(number)
-        good = [False] * len(self.rules)
-        pending = list(range(len(self.rules)))
-        while pending:
-            number = pending.pop()
-            if not good[number] and self._is_productive(number, good):
-                good[number] = True
-                pending += users[number]
-                # How many different items there are may depend on rules far below.
-                pending += [] if pending else self._comparing()
-        return good
+        """For each rule, whether some finite text satisfies it."""
+        return productive(self.workspace.builder, self.rules)
 
     def nodes(self) -> list[Node]:
         """The rules as nodes, pruned.
@@ -345,103 +405,56 @@ class SchemaCompiler:
         """
         good = self.productive()
         if not good[self.base]:
-            pointer, keyword = self._blame(good)
+            by_rule: dict[int, Conjunction] = {
+                number: (pointer,) for pointer, number in self._at.items()
+            }
+            by_rule |= {number: conjunction for conjunction, number in self._numbers.items()}
+            pointer, keyword = blame(self.rules, self.base, good, by_rule)
+            pointer = self.document.origin(pointer)
             raise UnsatisfiableSchemaError(
                 "no JSON value satisfies this", pointer=pointer, keyword=keyword
             )
         return self.nodes_of(good)
 
     def nodes_of(self, good: list[bool]) -> list[Node]:
-        """The rules as nodes, given which are productive; nothing fits the others."""
-        made: dict[int, Node] = {}
-        nodes: list[Node] = []
-        for number in range(self.base, len(self.rules)):
-            rule = self.rules[number]
-            node = made.get(id(rule))  # a rule may stand at several numbers
-            if node is None:
-                node = self._node(rule, good) if good[number] else Choice(())
-                made[id(rule)] = node
-            nodes.append(node)
-        return nodes
+        """The rules as nodes, given which are productive; nothing fits the others.
 
-    def _blame(self, good: list[bool]) -> tuple[str, str]:
-        """Where the contradiction lies: the deepest unsatisfiable subschema that is required."""
-        by_rule = {number: conjunction for conjunction, number in self._numbers.items()}
-        number, seen = self.base, {self.base}
-        while True:
-            rule = self.rules[number]
-            needed: Sequence[int] = ()
-            if isinstance(rule, ObjectRule):
-                needed = [v for v, r in zip(rule.values, rule.spec.required, strict=True) if r]
-            elif isinstance(rule, ArrayRule):
-                choices = [*rule.prefix, rule.rest][: rule.least]
-                needed = [c[0].rule for c in choices if len(c) == 1]
-            bad = [n for n in needed if not good[n] and n not in seen and n in by_rule]
-            if not bad:
-                conjunction = by_rule[number]
-                keyword = ""
-                if isinstance(rule, ArrayRule) and rule.unique is not None:
-                    alike = is_productive(replace(rule, unique=None), good)
-                    keyword = "uniqueItems" if alike else ""
-                return self.document.origin(conjunction[-1] if conjunction else ""), keyword
-            number = bad[0]
-            seen.add(number)
+        Those of plain JSON are made when they are begun, so that what no answer comes to is not.
+        """
+        makes = NodeMaker(self.workspace, self.rules, good, self.writer)
+        lazily = self._direct
+        return [
+            Later(number, makes) if lazily and may_wait(rule) else makes(number)
+            for number, rule in enumerate(self.rules)
+        ][self.base :]
 
     # -- arrays whose items must differ ---------------------------------------------------------
 
     def _settle_comparing(self) -> None:
         """Report where items can't be compared, and compare none there."""
-        good = self.productive() if self._comparing() else []
-        for number in self._comparing():
+        compared = comparing(self.rules)
+        good = self.productive() if compared else []
+        for number in compared:
             rule = self.rules[number]
             if not isinstance(rule, ArrayRule) or rule.unique is None:
                 continue  # the same rule stood at another number, too
             reason = "" if self.writer.compares else "items are not compared in this notation"
             if not reason and good[number]:
-                reason = self._supply(rule, good)[1]
+                reason = stocks_of(self.workspace.builder, self.rules, rule, good)[1]
             if reason:
                 self._report(Issue("uniqueItems", rule.unique, reason))
                 plain = replace(rule, unique=None)
                 self.rules = [plain if each is rule else each for each in self.rules]
 
-    def _comparing(self) -> list[int]:
-        return [
-            number
-            for number, rule in enumerate(self.rules)
-            if isinstance(rule, ArrayRule) and rule.unique is not None
-        ]
-
-    def _is_productive(self, number: int, good: list[bool]) -> bool:
-        rule = self.rules[number]
-        if not is_productive(rule, good):
-            return False
-        if not isinstance(rule, ArrayRule) or rule.unique is None:
-            return True
-        if rule.least < 2 and not rule.contains:
-            return True
-        stocks, reason = self._supply(rule, good)
-        return bool(reason) or rule.node(good, stocks).is_possible()
-
-    def _supply(self, rule: ArrayRule, good: list[bool]) -> tuple[dict[int, Stock], str]:
-        return stocks_of(self.workspace.builder, self.rules, rule, good)
-
-    def _node(self, rule: Rule, good: list[bool]) -> Node:
-        self.workspace.builder.breathe()
-        if isinstance(rule, tuple):
-            return Choice([part for part in rule if good[part]])
-        if isinstance(rule, WordsSpec | StringSpec | ExtractSpec | NumberSpec):
-            return self.writer.scalar(rule)
-        if isinstance(rule, ObjectRule):
-            return rule.node(good, self.writer.key)
-        return rule.node(good, None if rule.unique is None else self._supply(rule, good)[0])
-
     def release(self) -> None:
         """Break the circles of references: nothing then waits for the cycle collector."""
-        for part in (self._flattener, self._merger, self):
-            vars(part).clear()
+        own = vars(self)
+        for part in (own.get("_flattener"), own.get("_merger"), self):
+            if part is not None:
+                vars(part).clear()
 
     # -- report ---------------------------------------------------------------------------------
 
     def report(self) -> Report:
         """What is enforced, what is not, and what was ignored."""
-        return report_of(self.document, self.issues, self.notes, self._visited)
+        return report_of(self.document, self.issues, self.notes, self.visited)

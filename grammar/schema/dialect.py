@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
@@ -69,7 +70,11 @@ class Dialect:
 
         ``annotations`` are keywords that assert nothing, whatever the draft says.
         """
-        draft = draft_of(root)
+        return cls._of_draft(draft_of(root), annotations)
+
+    @classmethod
+    @cache
+    def _of_draft(cls, draft: str | None, annotations: frozenset[str]) -> Dialect:
         if draft is None:
             return cls(None, annotations, False, True)
         at = DRAFTS.index(draft)

@@ -7,7 +7,6 @@ reference may depend on the way to it, the pointer has a scope in front (``refer
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag
@@ -32,6 +31,7 @@ INTERNAL = frozenset(
 )
 
 _CONTAINERS = (dict, list)
+_SCALARS = frozenset({str, bool, int, float, type(None)})
 MAX_DEPTH = 400
 MAX_NODES = 400_000
 ROLES = {
@@ -44,6 +44,13 @@ ROLES = {
          "unevaluatedProperties", "contentSchema"), "schema"),
 }  # fmt: skip
 """What the value of a keyword holds: one schema (or a list of them), or schemas by name."""
+
+
+_NAMING = INTERNAL | {
+    "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor",
+    "unevaluatedProperties", "unevaluatedItems",
+}  # fmt: skip
+"""What makes a schema object of interest to ``Document._note_names``."""
 
 
 def escape(part: str) -> str:
@@ -116,7 +123,7 @@ class Document:
         self.float_integers = self._dialect.float_integers and all(
             d.float_integers for d in self._dialects.values()
         )
-        names = Counter(anchor.name for anchor in self._anchors)
+        names = {anchor.name for anchor in self._anchors}
         self._scopes: Scopes | None = None
         #: The root's pointer.
         self.start = ""
@@ -131,42 +138,45 @@ class Document:
         Names count only where a schema is expected: not in ``enum``, nor in unknown keywords.
         """
         pending: list[tuple[Any, str, str, int, str]] = [(self.root, "", "", 0, "schema")]
-        count, values = 1, self._values
+        count, values, bases = 1, self._values, self._bases
         while pending:
             value, pointer, base, depth, role = pending.pop()
-            if role == "schema" and isinstance(value, dict):
-                dialect = self._dialect
+            is_object = isinstance(value, dict)
+            if is_object and role == "schema":
+                unknown = self._dialect.unknown
                 if pointer and "$schema" in value:
-                    dialect = self._embedded(value, base)
+                    unknown = self._embedded(value, base).unknown
                 elif self._dialects:
-                    dialect = self._dialects.get(base, dialect)
-                if value.keys() & dialect.unknown:
-                    value = self._without(dialect.unknown, value, pointer)
+                    unknown = self._dialects.get(base, self._dialect).unknown
+                if not unknown.isdisjoint(value):
+                    value = self._without(unknown, value, pointer)
+                if _NAMING.isdisjoint(value):
+                    bases[pointer] = base
+                else:
+                    base = self._note_names(value, pointer, base)
             values[pointer] = value
+            count += len(value) if is_object or isinstance(value, list) else 0
             if depth > MAX_DEPTH:
                 raise SchemaBudgetError(f"nested more than {MAX_DEPTH} levels", pointer=pointer)
             if count > MAX_NODES:
                 raise SchemaBudgetError(f"more than {MAX_NODES} JSON values", pointer="")
-            if isinstance(value, dict):
-                if role == "schema":
-                    base = self._note_names(value, pointer, base)
-                within, depth = pointer + "/", depth + 1
+            within, depth = pointer + "/", depth + 1
+            if is_object:
+                try:
+                    "".join(value)
+                except TypeError:
+                    raise SchemaError("object keys must be strings", pointer=pointer) from None
                 inner = "schema" if role == "schemas" else "data"
                 for key, child in value.items():
-                    if not isinstance(key, str):
-                        raise SchemaError("object keys must be strings", pointer=pointer)
-                    if role == "schema":
-                        inner = ROLES.get(key, "data")
-                    count += 1
-                    if isinstance(child, _CONTAINERS):
+                    if type(child) not in _SCALARS and isinstance(child, _CONTAINERS):
+                        if role == "schema":
+                            inner = ROLES.get(key, "data")
                         name = escape(key) if "~" in key or "/" in key else key
                         pending.append((child, within + name, base, depth, inner))
             elif isinstance(value, list):
-                within, depth = pointer + "/", depth + 1
                 inner = "schema" if role in ("schema", "schemas") else "data"
-                count += len(value)
                 for i, child in enumerate(value):
-                    if isinstance(child, _CONTAINERS):
+                    if type(child) not in _SCALARS and isinstance(child, _CONTAINERS):
                         pending.append((child, within + str(i), base, depth, inner))
 
     def _without(

@@ -37,7 +37,7 @@ OF_A_LOOK = 2
 MANY, FEW = 8, 128
 """From so many alternatives on contradictions are looked for, and up to so many absorbed ones."""
 ALL_TYPES = frozenset(kw.TYPES)
-_REWRITTEN = frozenset(
+REWRITTEN = frozenset(
     {
         "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if",
         "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties",
@@ -221,7 +221,7 @@ class Flattener:
             return self._holds(schema[AT])
         if NOT in schema:
             return self._complement(schema[NOT], "not", self._document.origin(pointer))
-        if not schema.keys() & _REWRITTEN:
+        if not schema.keys() & REWRITTEN:
             return [(pointer,)]
         made = self._in_place(schema, pointer)
         for keyword in KEYWORDS:

@@ -71,6 +71,8 @@ FORMATS = frozenset(
 """The formats that JSON Schema defines (Validation 7.3); others assert nothing."""
 
 KNOWN = ANNOTATIONS | COMBINATORS | frozenset().union(*BY_TYPE.values())
+ASSERTING = KNOWN - ANNOTATIONS
+"""What may say something about an instance, the compiler's own keywords aside."""
 
 
 def fault(keyword: str, pointer: str, message: str) -> SchemaError:

@@ -107,21 +107,23 @@ def parts_of(rule: Rule) -> tuple[int, ...]:
     return ()
 
 
-def is_productive(rule: Rule, good: list[bool]) -> bool:
+def is_productive(rule: Rule, good: Sequence[bool]) -> bool:
     """Whether some finite text satisfies a rule, when the rules that are ``good`` have one."""
+    if isinstance(rule, ObjectRule):
+        spec = rule.spec
+        for value, needed in zip(rule.values, spec.required, strict=True):
+            if needed and not good[value]:
+                return False
+        counted = spec.least or spec.most is not None or spec.needs_witness
+        return not counted or rule.node(good).is_possible()
     if isinstance(rule, tuple):
         return any(good[part] for part in rule)
     if isinstance(rule, WordsSpec):
         return bool(rule.texts)
     if isinstance(rule, ArrayRule):
+        if not rule.least and not rule.contains:
+            return True  # the empty one
         firsts = [*rule.prefix, rule.rest][: rule.least]
         written = all(any(good[c.rule] for c in choices) for choices in firsts)
         return written and rule.node(good).is_possible()
-    if isinstance(rule, ObjectRule):
-        wanted = zip(rule.values, rule.spec.required, strict=True)
-        if not all(good[value] or not needed for value, needed in wanted):
-            return False
-        spec = rule.spec
-        counted = spec.least or spec.most is not None or spec.needs_witness
-        return not counted or rule.node(good).is_possible()
     return True  # strings and numbers are only made where something fits

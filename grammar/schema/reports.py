@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from grammar.errors import Issue
 from grammar.matcher import Report
@@ -11,7 +12,10 @@ from grammar.schema.document import Document
 
 
 def report_of(
-    document: Document, issues: Iterable[Issue], notes: Iterable[str], visited: Iterable[str]
+    document: Document,
+    issues: Iterable[Issue],
+    notes: Iterable[str],
+    visited: Mapping[str, Mapping[str, Any]],
 ) -> Report:
     """What is enforced, what is not, and what was ignored.
 
@@ -19,7 +23,7 @@ def report_of(
         document: the schema.
         issues: what can't be enforced.
         notes: bounds that were met.
-        visited: the pointers of the schema objects that some rule was made of.
+        visited: the schema objects that some rule was made of, by pointer.
     """
     enforced: set[str] = set()
     unenforced = tuple(issues)
@@ -31,12 +35,18 @@ def report_of(
         else:
             why = f"is no keyword of {document.dialect(pointer).draft}: ignored"
         said.setdefault(f"{keyword} at {pointer or '(root)'} {why}")
-    for pointer in sorted({document.origin(p) for p in visited if not p.startswith("!")}):
-        schema = document.schema(pointer)
-        assert isinstance(schema, dict)
-        for keyword in schema:
-            if keyword not in kw.KNOWN:
-                said.setdefault(f"{keyword} at {pointer or '(root)'} is no keyword: ignored")
-            elif keyword not in kw.ANNOTATIONS and (keyword, pointer) not in left_out:
-                enforced.add(keyword)
+    ours = [p for p in visited if p[:1] != "!"]
+    for pointer in ours:
+        enforced.update(visited[pointer])
+    if left_out or not enforced <= kw.KNOWN:
+        enforced.clear()
+        for pointer in sorted(set(map(document.origin, ours))):
+            schema = document.schema(pointer)
+            assert isinstance(schema, dict)
+            for keyword in schema:
+                if keyword not in kw.KNOWN:
+                    said.setdefault(f"{keyword} at {pointer or '(root)'} is no keyword: ignored")
+                elif (keyword, pointer) not in left_out:
+                    enforced.add(keyword)
+    enforced -= kw.ANNOTATIONS
     return Report(tuple(sorted(enforced)), unenforced, tuple(said))
