@@ -110,7 +110,14 @@ SCHEMAS: dict[str, Case] = {
     ),
     "names": (lambda: {"propertyNames": {"enum": [f"k{i}" for i in range(50_000)]}}, ""),
     "required": (lambda: {"required": [f"k{i}" for i in range(50_000)]}, ""),
-    "properties": (lambda: {"properties": {f"p{i}": {} for i in range(MANY)}}, BUDGET),
+    "properties": (
+        lambda: {"properties": {f"p{i}": {"minProperties": 1} for i in range(MANY)}},
+        BUDGET,
+    ),
+    "properties alike": (
+        lambda: {"properties": {f"p{i}": {} for i in range(20_000)}},
+        "",
+    ),
     "giant string": (lambda: {"const": "x" * 1_000_000}, ""),
     "giant string, not": (lambda: {"not": {"const": "x" * 100_000}}, ""),
     "giant strings, not": (lambda: {"not": {"enum": ["x" * 1_000_000, "y" * 999_999]}}, BUDGET),
