@@ -87,7 +87,14 @@ def test_what_is_no_json_fails_at_the_same_place_however_it_is_cut(
         assert whole.failed or not whole.complete
     else:
         assert whole.complete
-        assert whole_events[-1] == Done((), value, *whole_span(whole_events))
+        last = whole_events[-1]
+        assert isinstance(last, Done)
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:  # a digit more of an exponent, and no double holds it
+            assert not last.known
+        else:
+            assert last == Done((), value, *whole_span(whole_events))
 
 
 def whole_span(events: list[ScanEvent]) -> tuple[int, int]:
