@@ -58,6 +58,9 @@ DRAFT2020 = "https://json-schema.org/draft/2020-12/schema"
         ("a/item.json", "other.json#x", "a/other.json#x"),
         ("item.json", "other.json", "other.json"),
         ("http://a", "g", "http://a/g"),
+        # No URIs
+        ("http://[", "g", "g"),
+        ("http://a", "http://[#x", "http://[#x"),
     ],
 )
 def test_uri_references(base: str, reference: str, expected: str) -> None:
@@ -363,6 +366,18 @@ def test_scopes_are_not_shown() -> None:
     with pytest.raises(UnsatisfiableSchemaError) as unsatisfiable:
         compiled(schema)
     assert unsatisfiable.value.pointer == "/$defs/list/items"
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://[", "http://[x#", "::", "%", "\ud800", "#", "", "a b", "//", "?"]
+)
+def test_what_is_no_uri_is_no_name(uri: str) -> None:
+    for keyword in ("$id", "$anchor", "$dynamicAnchor"):
+        compiled({keyword: uri, "$defs": {"a": {keyword: uri, "type": "string"}}})
+    for keyword in ("$ref", "$dynamicRef"):
+        with pytest.raises(SchemaError) as error:
+            compiled({"properties": {"a": {"$id": "x", keyword: "y" + uri}}})
+        assert error.value.keyword == keyword
 
 
 # -- generated documents, against an independent validator ---------------------------------------

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote
 
 from grammar.errors import SchemaBudgetError, SchemaError
 from grammar.schema.dialect import Dialect, draft_of, is_known
-from grammar.schema.references import RECURSIVE, Anchor, Scopes, resolve_uri
+from grammar.schema.references import RECURSIVE, Anchor, Scopes, defrag, resolve_uri
 
 # Keywords of the schemas that this compiler writes for itself (``Document.add``).
 AT = "\0at"  # the pointer of a subschema that must hold
@@ -214,7 +214,7 @@ class Document:
             dialect = self._embedded(schema, base)
         identity = schema.get("$id", schema.get("id") if dialect.ref_alone else None)
         if isinstance(identity, str) and not ("$ref" in schema and dialect.ref_alone):
-            uri, fragment = urldefrag(resolve_uri(base, identity))
+            uri, fragment = defrag(resolve_uri(base, identity))
             if fragment and not fragment.startswith("/"):
                 self._by_uri.setdefault(f"{uri}#{fragment}", pointer)
             else:
@@ -350,7 +350,7 @@ class Document:
             return target
         anchors = self._scopes.anchors_at(pointer)
         if keyword != "$ref":
-            name = RECURSIVE if keyword == "$recursiveRef" else urldefrag(reference)[1]
+            name = RECURSIVE if keyword == "$recursiveRef" else defrag(reference)[1]
             if any(a.name == name and a.pointer == target for a in self._anchors):
                 target = anchors.get(name, target)
         return self._scopes.arrive(anchors, target)
@@ -379,7 +379,7 @@ class Document:
             raise fault("must be a string")
         if keyword == "$recursiveRef" and reference != "#":
             raise fault('must be "#"')
-        uri, fragment = urldefrag(resolve_uri(self._base(pointer), reference))
+        uri, fragment = defrag(resolve_uri(self._base(pointer), reference))
         start = self._by_uri.get(uri, "" if uri == "" else None)
         if start is None:
             raise fault(f"{reference!r} leads outside this schema")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urldefrag, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 RECURSIVE = ""
 """What ``$recursiveAnchor: true`` is called here: no anchor has this name."""
@@ -35,14 +35,25 @@ class Scope(NamedTuple):
     resource: str
 
 
+def defrag(uri: str) -> tuple[str, str]:
+    """A URI without its fragment, and the fragment."""
+    before, _, fragment = uri.partition("#")
+    return before, fragment
+
+
 def resolve_uri(base: str, reference: str) -> str:
-    """A reference resolved against a base URI, of any scheme (RFC 3986, 5.2)."""
+    """A reference resolved against a base URI, of any scheme (RFC 3986, 5.2).
+
+    What is no URI stays as it is.
+    """
     if reference.startswith("#"):
-        return urldefrag(base)[0] + reference
-    to = urlsplit(reference)
+        return defrag(base)[0] + reference
+    try:
+        to, at = urlsplit(reference), urlsplit(base)
+    except ValueError:
+        return reference
     if to.scheme or not base:
         return reference
-    at = urlsplit(base)
     if to.netloc or reference.startswith("//"):
         return to._replace(scheme=at.scheme).geturl()
     if not to.path:
@@ -121,7 +132,7 @@ class Scopes:
                 if keyword != "$ref":
                     name = RECURSIVE
                     if keyword == "$dynamicRef" and isinstance(schema[keyword], str):
-                        name = urldefrag(schema[keyword])[1]
+                        name = defrag(schema[keyword])[1]
                     names.add(name)
                     to.update(r for r, known in self._by_resource.items() if name in known)
         changed = True
