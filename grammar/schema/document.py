@@ -29,6 +29,10 @@ BEHIND = "\0behind"  # of how many first items ``contains`` takes no notice
 INTERNAL = frozenset(
     {AT, NOT, NONE, BEHIND, NOT_ENCODING, NOT_FORMAT, NOT_PATTERN, NOT_MULTIPLE, FRACTION, SOME_KEY}
 )
+_NAMING = INTERNAL | {
+    "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor",
+    "unevaluatedProperties", "unevaluatedItems",
+}  # fmt: skip
 
 _CONTAINERS = (dict, list)
 _SCALARS = frozenset({str, bool, int, float, type(None)})
@@ -203,6 +207,9 @@ class Document:
                 pending += [(join(pointer, i), "schema") for i in range(len(value))]
 
     def _note_names(self, schema: dict[str, Any], pointer: str, base: str) -> str:
+        if _NAMING.isdisjoint(schema):
+            self._bases[pointer] = base
+            return base
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             self.tracks_evaluation = True
         for keyword in INTERNAL & schema.keys():
