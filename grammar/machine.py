@@ -6,9 +6,8 @@ terminal) and, for the tokens that leave a terminal, from the walks of those beh
 remains of these tokens. States that are made of the same walks have the same mask object.
 
 Ownership: states refer to each other (``edges``, ``bytes``), also in circles, so the machine that
-made them cuts those references when it dies; nothing waits for the cycle collector. Memory is
-bounded by ``MAX_STATES``: past it all memos are dropped and rebuilt on demand; matchers only hold
-the states they stand on.
+made them cuts those references when it dies. Memory is bounded by ``MAX_STATES``: past it all memos
+are dropped and rebuilt on demand; matchers only hold the states they stand on.
 """
 
 from __future__ import annotations
