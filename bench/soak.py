@@ -14,7 +14,8 @@ a pause, and at the end, these must hold:
                none are held once idle prefixes are forgotten
     requests   begun = finished + failed + cancelled, and nothing failed
     threads    as many as at the first check
-    memory     the resident size has grown by no more than `--growth` MiB since the second check
+    memory     the resident size has grown by no more than `--growth` MiB since the first check
+               after `--warm-up` requests
 
 Exit status 1 where one doesn't. The figures go to stdout, one line a check, the last one as JSON.
 """
@@ -45,7 +46,8 @@ _WORDS = [
     *("river", "stone", "lantern", "harbour", "winter"),
     *("engine", "garden", "paper", "signal", "cloud"),
 ]
-_WARM_UP_CHECKS = 2  # so many checks pass before the memory counts: the model's buffers are made
+_WARM_UP_CHECKS = 2  # so many checks pass before the memory counts,
+_WARM_UP = 60  # and so many requests: the model's buffers are made, and the masks in use laid out
 _PATIENCE = 30.0  # seconds that the last cancellations may take
 _BATCH = 100  # so many grammars are walked before the memory is looked at
 _STILL = 3  # so many batches in a row must leave it where it is,
@@ -141,8 +143,11 @@ def ask(rng: random.Random, engine: LocalEngine, asked: GenerationRequest, tally
 
 def walk(grammar: Grammar, rng: random.Random) -> None:
     """Write a random answer, or its beginning."""
+    grammar.shortest()
     matcher = grammar.start()
-    for _ in range(_MOST_STEPS):
+    for step in range(_MOST_STEPS):
+        if step % 8 == 0:
+            matcher.shortest_end()
         mask = matcher.mask()
         legal = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
         token = int(rng.choice(legal))
@@ -261,7 +266,7 @@ def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, 
             threads = figures["threads"]
         elif figures["threads"] > threads:
             wrong.append(f"there are {figures['threads']} threads, {threads} before")
-        if checks == _WARM_UP_CHECKS:
+        if base is None and checks >= _WARM_UP_CHECKS and tally.asked >= arguments.warm_up:
             base = figures["rss_mib"]
         if base is not None:
             figures["growth_mib"] = round(figures["rss_mib"] - base, 1)
@@ -283,6 +288,9 @@ def main() -> int:
     parser.add_argument("--check", type=float, default=60.0, help="seconds between two checks")
     parser.add_argument("--growth", type=float, default=16.0, help="MiB allowed after the warm-up")
     parser.add_argument("--cache", type=int, default=4, help="MiB of compiled grammars to keep")
+    parser.add_argument(
+        "--warm-up", type=int, default=_WARM_UP, help="requests before the memory counts"
+    )
     parser.add_argument("--words", type=int, default=400, help="of the longest prompts")
     arguments = parser.parse_args()
     settings = EngineSettings(

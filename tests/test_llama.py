@@ -6,6 +6,7 @@ One thread each: on a busy machine, two that wait for one another are slower by 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -324,6 +325,19 @@ def test_loading_with_the_settings(model_path: Path, tmp_path: Path) -> None:
 
 
 # --- files that are no models ---------------------------------------------------------------
+
+
+def test_the_memory_is_stated_at_the_start(
+    model_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="server.engine.llama"):
+        model = LlamaModel(model_path, n_ctx=512, n_seq_max=3, n_threads=1)
+    info, cells = model.info, model.cache_bytes
+    assert cells == 2 * 512 * 30 * 3 * 2 * 64, "30 layers, 3 heads of keys and values of 64 numbers"
+    model.close()
+    (line,) = [record.getMessage() for record in caplog.records if "weights" in record.message]
+    assert f"weights {info.size_bytes / 2**20:.0f} MiB" in line
+    assert f"cache of 512 cells about {cells / 2**20:.0f} MiB, 3 slots, 1 threads" in line
 
 
 def test_a_missing_file() -> None:

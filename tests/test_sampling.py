@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -15,7 +16,7 @@ from grammar import NoLegalContinuation
 from server.engine.errors import BadLogitsError, InvalidRequestError
 from server.engine.layout import Workspace
 from server.engine.sampling import Sampler
-from server.engine.selection import nucleus
+from server.engine.selection import Scratch, nucleus
 from server.engine.types import SamplingParams
 from tests.scripted_model import pack
 
@@ -237,6 +238,42 @@ def test_top_p_over_a_flat_vocabulary_keeps_the_lowest_ids() -> None:
     assert len(tokens) > 450
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0),
+        SamplingParams(seed=1),
+        SamplingParams(seed=1, top_p=0.95),
+        SamplingParams(seed=1, top_k=40, min_p=0.05),
+        SamplingParams(seed=1, min_p=0.1, top_p=0.9, repeat_penalty=1.3),
+        SamplingParams(temperature=0, logit_bias={7: 2.0}, presence_penalty=1.0),
+    ],
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_step_allocates_nothing_of_the_vocabularys_size(
+    params: SamplingParams, masked: bool
+) -> None:
+    """Of 50,000 tokens, nearly all legal: what is allocated at any time is less than half a row of
+    scores, and depends on how many are likely."""
+    size = 50_000
+    logits = np.random.default_rng(0).normal(0, 4, size).astype(np.float32)
+    one = Sampler(params, Workspace(size))
+    mask = None
+    if masked:
+        mask = pack(range(9, size), size)
+        mask.flags.writeable = False
+    for _ in range(3):  # masks are laid out once
+        one.accept(one.sample(logits, mask).token)
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            one.accept(one.sample(logits, mask).token)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * size / 2
+
+
 @settings(deadline=None)
 @given(
     size=st.integers(2, 3000),
@@ -254,7 +291,7 @@ def test_top_p_keeps_what_a_full_sort_would(
     order = np.argsort(-weights, kind="stable")
     total = np.cumsum(weights[order], dtype=np.float64)
     needed = int(np.count_nonzero(total < top_p * total[-1])) + 1
-    kept = nucleus(weights, top_p)
+    kept = nucleus(weights, top_p, Scratch.of(size))
     assert kept.tolist() == sorted(kept.tolist())
     # Where the sum is within rounding of the goal, one token more or less is as good.
     assert abs(kept.size - needed) <= 1

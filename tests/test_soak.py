@@ -20,7 +20,9 @@ from server.engine.types import EngineDefaults
 from tests.scripted_model import ScriptedModel
 from tests.test_engine_closing import TOKENS, rambling
 
-OPTIONS = argparse.Namespace(minutes=0.04, check=0.4, clients=3, growth=16.0, cache=1, words=5)
+OPTIONS = argparse.Namespace(
+    minutes=0.04, check=0.4, clients=3, growth=16.0, cache=1, words=5, warm_up=5
+)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.model import Logits
+from server.engine.selection import Scratch
 
 Ids = NDArray[np.signedinteger[Any]]
 Mask = NDArray[np.uint32]
@@ -27,6 +28,7 @@ class Workspace:
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
         self.scores: Logits = np.empty(vocab_size, dtype=np.float32)
+        self.scratch = Scratch.of(vocab_size)
         self._laid_out: OrderedDict[int, _LaidOut] = OrderedDict()
 
     def lay_out(self, mask: Mask) -> _LaidOut:

@@ -117,6 +117,15 @@ class LlamaModel:
             self._open_context(n_ctx, n_seq_max, n_batch, flash_attention)
             self._texts, self._vocabulary = self._read_vocabulary(trie_dir)
             self._info = self._read_info()
+            _log.info(
+                "%s: weights %.0f MiB, cache of %d cells about %.0f MiB, %d slots, %d threads",
+                self._path.name,
+                self._info.size_bytes / 2**20,
+                self._n_ctx,
+                self.cache_bytes / 2**20,
+                self._n_seq_max,
+                self._n_threads,
+            )
         except BaseException:
             self.close()
             raise
@@ -147,7 +156,18 @@ class LlamaModel:
         self._n_ctx = int(llama_cpp.llama_n_ctx(self._context))
         self._n_seq_max = n_seq_max
         self._batch = _Batch(int(llama_cpp.llama_n_batch(self._context)))
-        _log.info("%s: %d cells, %d threads", self._path.name, self._n_ctx, self._n_threads)
+
+    @property
+    def cache_bytes(self) -> int:
+        """About how much memory the cells take: keys and values of every layer, two bytes each."""
+        model = self._model
+        heads = int(llama_cpp.llama_model_n_head(model)) or 1
+        size = int(llama_cpp.llama_model_n_embd(model)) // heads
+        of = self._info.metadata
+        name = f"{self._info.architecture}.attention."
+        both = sum(int(of.get(f"{name}{part}_length", size)) for part in ("key", "value"))
+        layers = int(llama_cpp.llama_model_n_layer(model))
+        return 2 * self._n_ctx * layers * int(llama_cpp.llama_model_n_head_kv(model)) * both
 
     # --- LanguageModel ---------------------------------------------------------------------
 

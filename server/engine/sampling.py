@@ -147,7 +147,7 @@ class Sampler:
     # --- the steps, in order ---------------------------------------------------------------
 
     def _pick(self, logits: Logits, ids: Ids | None, barrier: Logits | None) -> int:
-        params = self._params
+        params, scratch = self._params, self._work.scratch
         if params.temperature == 0 and not self._counts and not self._bias_ids.size:
             wanted = int(logits.argmax())  # mostly legal already
             if ids is None and (barrier is None or not barrier[wanted]) and logits[wanted] < _HUGE:
@@ -161,13 +161,13 @@ class Sampler:
         scores -= scores.max()
         scores /= np.float32(max(params.temperature, _COLDEST))
         if 0 < params.top_k < scores.size:
-            best = highest(scores, params.top_k)
+            best = highest(scores, params.top_k, scratch)
             scores, ids = scores[best], best if ids is None else ids[best]
         weights = np.exp(scores, out=scores)
         if params.min_p > 0:
-            weights[weights < params.min_p * weights.max()] = 0
+            scratch.zero_below(weights, np.float32(params.min_p * weights.max()))
         if params.top_p < 1:
-            kept = nucleus(weights, params.top_p)
+            kept = nucleus(weights, params.top_p, scratch)
             weights, ids = weights[kept], kept if ids is None else ids[kept]
         return _id_at(ids, draw(weights, self._random.random()))
 
@@ -214,7 +214,7 @@ class Sampler:
         total = log_sum_exp(told)
         top: tuple[tuple[int, float], ...] = ()
         if self._top_logprobs:
-            best = highest(told, min(self._top_logprobs, told.size))
+            best = highest(told, min(self._top_logprobs, told.size), self._work.scratch)
             best = best[np.argsort(-told[best], kind="stable")]
             top = tuple((_id_at(ids, int(i)), float(told[i]) - total) for i in best)
         return Choice(token, float(logits[token]) - total, top, diagnostics)

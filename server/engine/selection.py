@@ -1,10 +1,13 @@
 """Choosing among weights: the highest, the fewest that hold most of the mass, one at random.
 
 Whole vocabularies come through here at every step, so nothing sorts or adds up more of them than
-it has to. Weights are float32 and not negative. Read next: `sampling.py`, which makes the weights.
+it has to, and where they are many the arrays of their size are lent (`Scratch`). Weights are
+float32 and not negative. Read next: `sampling.py`, which makes the weights.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +20,47 @@ _CLEAR = np.float32(2**-10)  # tokens so much less likely than the likeliest are
 _BLOCK = 256  # weights added up at once when a token is drawn from many
 
 
-def highest(scores: Logits, k: int) -> NDArray[np.int64]:
+class Scratch(NamedTuple):
+    """Arrays to work in, of a vocabulary's size."""
+
+    numbers: Logits
+    flags: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, size: int) -> Scratch:
+        """New ones."""
+        return cls(np.empty(size, dtype=np.float32), np.empty(size, dtype=np.bool_))
+
+    def above(self, values: Logits, threshold: np.float32) -> NDArray[np.int64]:
+        """Positions of the values above a threshold, ascending."""
+        return np.flatnonzero(np.greater(values, threshold, out=self.flags[: values.size]))
+
+    def zero_below(self, values: Logits, threshold: np.float32) -> None:
+        """Make values below a threshold 0."""
+        np.copyto(values, 0, where=np.less(values, threshold, out=self.flags[: values.size]))
+
+
+def highest(scores: Logits, k: int, scratch: Scratch) -> NDArray[np.int64]:
     """Positions of the k highest scores, ascending; among equals the first ones."""
     if k >= scores.size:
         return np.arange(scores.size)
-    threshold = np.partition(scores, scores.size - k)[scores.size - k]
-    above = np.flatnonzero(scores > threshold)
-    equal = np.flatnonzero(scores == threshold)[: k - above.size]
+    parted = scratch.numbers[: scores.size]
+    np.copyto(parted, scores)
+    parted.partition(scores.size - k)
+    threshold = parted[scores.size - k]
+    above = scratch.above(scores, threshold)
+    equal = np.flatnonzero(np.equal(scores, threshold, out=scratch.flags[: scores.size]))
+    equal = equal[: k - above.size]
     return np.sort(np.concatenate((above, equal)))
 
 
-def nucleus(weights: Logits, top_p: float) -> NDArray[np.int64]:
+def nucleus(weights: Logits, top_p: float, scratch: Scratch) -> NDArray[np.int64]:
     """Positions, ascending, of the fewest heaviest weights that reach `top_p` of the total."""
     goal = top_p * float(weights.sum(dtype=np.float64))
-    clear = np.flatnonzero(weights > _CLEAR * weights.max())
+    clear = scratch.above(weights, _CLEAR * weights.max())
     if clear.size <= _FIRST_GUESS and weights[clear].sum(dtype=np.float64) >= goal:
         return np.sort(_heaviest(weights, clear, goal))
-    best = highest(weights, _FIRST_GUESS)
+    best = highest(weights, _FIRST_GUESS, scratch)
     if best.size < weights.size and weights[best].sum(dtype=np.float64) < goal:
         return _wide_nucleus(weights, goal)
     return np.sort(_heaviest(weights, best, goal))
