@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from grammar import lengths as spans
 from grammar.derivatives import raw_transitions
-from grammar.rx import Kind, Rx
+from grammar.rx import Kind, MeasuredAutomaton, Rx
 
 if TYPE_CHECKING:
     from grammar.regular import RegexBuilder
 
 _STRUCTURED = (Kind.CONCAT, Kind.UNION, Kind.REPEAT)
+#: Steps of a walk that is tried before all states are looked at.
+_MAX_WALK: Final = 40
 #: Lengths up to which one walk is tried before all states of a length are looked at.
 _MAX_TRIED: Final = 400
 #: Length questions about parts of a language that may be open at once.
@@ -32,6 +34,8 @@ def is_empty(builder: RegexBuilder, node: Rx) -> bool:
     """Exact emptiness by search for an accepting state."""
     if node._empty is not None:
         return node._empty
+    if _has_near_word(builder, node):
+        return False
     parents: dict[Rx, Rx | None] = {node: None}
     queue: deque[Rx] = deque((node,))
     while queue:
@@ -52,6 +56,28 @@ def is_empty(builder: RegexBuilder, node: Rx) -> bool:
     for state in parents:
         state._empty = True
     return True
+
+
+def _has_near_word(builder: RegexBuilder, node: Rx) -> bool:
+    """Whether one walk, to where a word may end soonest, finds one; noted for all states on it."""
+    path: dict[Rx, None] = {node: None}
+    for _ in range(_MAX_WALK):
+        verdict = _empty_at_once(builder, node)
+        if verdict is not None:
+            if not verdict:
+                for state in path:
+                    state._empty = False
+            return not verdict
+        fresh = [target for target in _leads(builder, node) if target not in path]
+        if not fresh:
+            return False
+        node = min(fresh, key=_least_length)
+        path[node] = None
+    return False
+
+
+def _least_length(node: Rx) -> int:
+    return node.lo_length
 
 
 def _empty_at_once(builder: RegexBuilder, node: Rx) -> bool | None:
@@ -153,7 +179,11 @@ def min_length(builder: RegexBuilder, node: Rx) -> int:
         elif node.kind is Kind.REPEAT:
             node._min = node.lo * min_length(builder, node.parts[0])
         elif node.kind is Kind.AUTOMATON:
-            _settle_automaton(builder, node)
+            machine, state = node.payload or (None, None)
+            if isinstance(machine, MeasuredAutomaton):
+                node._min = machine.shortest(state)
+            else:
+                _settle_automaton(builder, node)
         else:
             window = length_part(builder, node)
             if window is None:
@@ -168,6 +198,8 @@ def min_length(builder: RegexBuilder, node: Rx) -> int:
 
 def _search_shortest(builder: RegexBuilder, node: Rx) -> None:
     """Breadth first to the nearest end, taking known distances as they come; notes the path."""
+    if _is_as_short_as_can_be(node):
+        return
     parents: dict[Rx, Rx | None] = {node: None}
     layer, best, last = [node], None, node
     for depth in count():
@@ -193,6 +225,23 @@ def _search_shortest(builder: RegexBuilder, node: Rx) -> None:
         at._min = left
         left += 1
         at = parents[at]
+
+
+def _is_as_short_as_can_be(node: Rx) -> bool:
+    """Whether a walk finds a word of the least length that the state's parts allow; notes it."""
+    path = [node]
+    while not node.nullable and len(path) <= _MAX_WALK:
+        targets = (target for _, _, target in node.transitions())
+        nearer = next((t for t in targets if t.lo_length < node.lo_length), None)
+        if nearer is None:
+            return False
+        node = nearer
+        path.append(node)
+    if not node.nullable or len(path) - 1 != path[0].lo_length:
+        return False
+    for left, state in enumerate(reversed(path)):
+        state._min = left
+    return True
 
 
 def _settle_automaton(builder: RegexBuilder, node: Rx) -> None:

@@ -75,7 +75,7 @@ def duration(builder: RegexBuilder) -> Rx:
     return parse_full(builder, f"P(?:{n}W|{day}(?:{clock})?|{clock})")
 
 
-class _LeapSecond:
+class LeapSecond:
     """`hh:mm:60`, a fraction, and an offset under which that is 23:59:60 in UTC.
 
     Offsets are whole quarters of an hour, as all in use are: so few local times need to be told
@@ -109,6 +109,16 @@ class _LeapSecond:
             rows.append((ord("0"), ord("9"), state))
         return sorted(rows)
 
+    def shortest(self, state: Hashable) -> int:
+        assert isinstance(state, str)
+        if state.startswith("="):
+            return len(state) - 1
+        if len(state) < 8:
+            # At 23:59 a letter is offset enough, where the date is the same.
+            late = self._same_day and "23:59:60".startswith(state)
+            return 8 - len(state) + (1 if late else 6)
+        return state.endswith(".") + min(map(len, self._offsets(state)))
+
     def _clock(self, text: str) -> list[tuple[int, int, Hashable]]:
         at = len(text)
         if at in (2, 5):
@@ -141,6 +151,6 @@ def _clock_text(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-_LEAP: Final = _LeapSecond(same_day=True, next_day=True)
-_LEAP_SAME_DAY: Final = _LeapSecond(same_day=True, next_day=False)
-_LEAP_NEXT_DAY: Final = _LeapSecond(same_day=False, next_day=True)
+_LEAP: Final = LeapSecond(same_day=True, next_day=True)
+_LEAP_SAME_DAY: Final = LeapSecond(same_day=True, next_day=False)
+_LEAP_NEXT_DAY: Final = LeapSecond(same_day=False, next_day=True)

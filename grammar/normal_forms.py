@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from grammar import lengths as spans
 from grammar.charset import EVERYTHING, CharSet
-from grammar.rx import Automaton, Kind, Rx, Transition
+from grammar.rx import Automaton, Kind, MeasuredAutomaton, Rx, Transition
 
 if TYPE_CHECKING:
     from grammar.regular import RegexBuilder
@@ -247,7 +247,10 @@ def _leaf_facts(node: Rx) -> None:
                 nullable = machine.accepts(state)
             else:
                 nullable = bool(node.lo)
-        _set_lengths(node, nullable, 0 if nullable else 1, None, None)
+        least = 0 if nullable else 1
+        if node.kind is Kind.AUTOMATON and isinstance(machine, MeasuredAutomaton):
+            least = machine.shortest(state)
+        _set_lengths(node, nullable, least, None, None)
 
 
 def _intersect_facts(node: Rx) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from grammar.charset import MAX_SCALAR, CharSet
 
@@ -53,6 +53,15 @@ class Automaton(Protocol):
 
     def row(self, state: Hashable) -> Iterable[tuple[int, int, Hashable]]:
         """Disjoint ascending character ranges and the states they lead to."""
+        ...
+
+
+@runtime_checkable
+class MeasuredAutomaton(Automaton, Protocol):
+    """One that knows how far it is to the end."""
+
+    def shortest(self, state: Hashable) -> int:
+        """The length of a shortest word of a state."""
         ...
 
 

@@ -8,12 +8,13 @@ import json
 import random
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import jsonschema_rs
 import pytest
 
 from grammar import formats_idn as idn
+from grammar import formats_time
 from grammar.ecma import parse_full
 from grammar.formats import format_language
 from grammar.regular import RegexBuilder, Rx
@@ -430,3 +431,18 @@ def test_formats_beside_patterns_and_lengths(
     grammar = compiled({"type": "string", **schema})
     assert accepts(grammar, json.dumps(right))
     assert not accepts(grammar, json.dumps(wrong))
+
+
+@pytest.mark.parametrize(("same_day", "next_day"), [(True, True), (True, False), (False, True)])
+def test_how_far_a_leap_second_is_from_its_end(same_day: bool, next_day: bool) -> None:
+    machine = formats_time.LeapSecond(same_day=same_day, next_day=next_day)
+    states: dict[Hashable, list[Hashable]] = {}
+    pending: list[Hashable] = [""]
+    while pending:
+        state = pending.pop()
+        states[state] = [target for _, _, target in machine.row(state)]
+        pending += [target for target in states[state] if target not in states]
+    assert len(states) > 500
+    for state, targets in states.items():
+        ends = 0 if machine.accepts(state) else 1 + min(map(machine.shortest, targets))
+        assert machine.shortest(state) == ends, state
