@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -49,9 +48,8 @@ from grammar.schema.merge import (
 )
 from grammar.schema.objects import ObjectSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule, Same
-from grammar.schema.pruning import blame, comparing, productive
+from grammar.schema.pruning import blame, productive, settled
 from grammar.schema.reports import report_of
-from grammar.schema.stock import stocks_of
 from grammar.style import WHITESPACE_MODES
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
@@ -233,7 +231,8 @@ class SchemaCompiler:
         for number, target in self._links.items():
             self.rules[number] = self.rules[target]
         self._links.clear()
-        self._settle_comparing()
+        compares = self.writer.compares
+        self.rules = settled(self.workspace.builder, self.rules, compares, self._report)
 
     def _make(self, number: int, conjunction: Conjunction) -> None:
         """Make a rule that was asked for."""
@@ -427,24 +426,6 @@ class SchemaCompiler:
             Later(number, makes) if lazily and may_wait(rule) else makes(number)
             for number, rule in enumerate(self.rules)
         ][self.base :]
-
-    # -- arrays whose items must differ ---------------------------------------------------------
-
-    def _settle_comparing(self) -> None:
-        """Report where items can't be compared, and compare none there."""
-        compared = comparing(self.rules)
-        good = self.productive() if compared else []
-        for number in compared:
-            rule = self.rules[number]
-            if not isinstance(rule, ArrayRule) or rule.unique is None:
-                continue  # the same rule stood at another number, too
-            reason = "" if self.writer.compares else "items are not compared in this notation"
-            if not reason and good[number]:
-                reason = stocks_of(self.workspace.builder, self.rules, rule, good)[1]
-            if reason:
-                self._report(Issue("uniqueItems", rule.unique, reason))
-                plain = replace(rule, unique=None)
-                self.rules = [plain if each is rule else each for each in self.rules]
 
     def release(self) -> None:
         """Break the circles of references: nothing then waits for the cycle collector."""

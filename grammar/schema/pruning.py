@@ -7,9 +7,10 @@ nearly all of them; only what is left after it is worked out in full.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from grammar.errors import Issue
 from grammar.regular import RegexBuilder
 from grammar.schema.flatten import Conjunction
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule, is_productive, parts_of
@@ -95,3 +96,27 @@ def blame(
             return (conjunction[-1] if conjunction else ""), keyword
         number = bad[0]
         seen.add(number)
+
+
+def settled(
+    builder: RegexBuilder, rules: list[Rule], compares: bool, report: Callable[[Issue], None]
+) -> list[Rule]:
+    """The rules, in which items are compared only where they can be; the others are reported.
+
+    Args:
+        compares: whether items are compared in this notation at all.
+    """
+    compared = comparing(rules)
+    good = productive(builder, rules) if compared else []
+    for number in compared:
+        rule = rules[number]
+        if not isinstance(rule, ArrayRule) or rule.unique is None:
+            continue  # the same rule stood at another number, too
+        reason = "" if compares else "items are not compared in this notation"
+        if not reason and good[number]:
+            reason = stocks_of(builder, rules, rule, good)[1]
+        if reason:
+            report(Issue("uniqueItems", rule.unique, reason))
+            plain = replace(rule, unique=None)
+            rules = [plain if each is rule else each for each in rules]
+    return rules
