@@ -71,13 +71,9 @@ def _has_near_word(builder: RegexBuilder, node: Rx) -> bool:
         fresh = [target for target in _leads(builder, node) if target not in path]
         if not fresh:
             return False
-        node = min(fresh, key=_least_length)
+        node = min(fresh, key=lambda each: each.lo_length)
         path[node] = None
     return False
-
-
-def _least_length(node: Rx) -> int:
-    return node.lo_length
 
 
 def _empty_at_once(builder: RegexBuilder, node: Rx) -> bool | None:
