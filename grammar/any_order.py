@@ -93,7 +93,7 @@ class AnyOrderObjectNode(ObjectNode):
         extras: Sequence[Extra],
         least: int = 0,
         most: int | None = None,
-        needs_witness: bool = False,
+        wanted: int = 0,
     ) -> None:
         order = sorted(range(len(names)), key=names.__getitem__)
         super().__init__(
@@ -103,7 +103,7 @@ class AnyOrderObjectNode(ObjectNode):
             extras,
             least,
             most,
-            needs_witness,
+            wanted,
         )
         self._required = sum(1 << place for place, i in enumerate(order) if required[i])
         self._every = (1 << len(order)) - 1

@@ -79,7 +79,7 @@ class Arguments:
 
     def _check_counts(self, spec: ObjectSpec) -> None:
         most = spec.most is not None and spec.most < len(spec.names)
-        if most or spec.least > sum(spec.required) or spec.needs_witness:
+        if most or spec.least > sum(spec.required) or spec.wanted:
             reason = "how many arguments there are is not counted in this format"
             self.issues.append(Issue("maxProperties" if most else "minProperties", "", reason))
 

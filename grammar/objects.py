@@ -37,27 +37,32 @@ COLON = "colon"  # the rule of the value to come
 class Extra:
     """A class of undeclared keys: what a key may be, and the rule of its value.
 
-    ``witness``: a key of this class is the one that ``ObjectNode.needs_witness`` asks for.
+    Attributes:
+        witness: which of the keys that ``ObjectNode.wanted`` asks for a key of this class is;
+            classes with witnesses lie within others without.
+        size: how many keys it has, as far as that was counted; None = plenty.
     """
 
     content: Content
     rule: int
-    witness: bool = False
+    witness: int = 0
+    size: int | None = None
 
 
 class Progress(NamedTuple):
     """Declared properties before ``done`` are done or skipped (in any order: those whose bits are
     set in it); ``keys`` keys were written (0 if nobody counts); ``seen`` are the undeclared ones;
-    ``vague``: one of unknown text was there."""
+    ``witnessed`` are those of ``ObjectNode.wanted`` that were there; ``vague``: one of unknown text
+    was there."""
 
     done: int
     keys: int
-    witnessed: bool
+    witnessed: int
     seen: frozenset[str]
     vague: bool
 
 
-START = Progress(0, 0, False, frozenset(), False)
+START = Progress(0, 0, 0, frozenset(), False)
 
 
 class ObjectNode(Node):
@@ -69,7 +74,7 @@ class ObjectNode(Node):
         required: for each, whether it must be there.
         extras: the classes of undeclared keys.
         least, most: bounds on the number of properties; ``most`` None = no limit.
-        needs_witness: whether at least one key of a witness class must be there.
+        wanted: a set of bits: for each, an undeclared key must be there whose class has it.
     """
 
     nests = 1
@@ -82,7 +87,7 @@ class ObjectNode(Node):
         extras: Sequence[Extra],
         least: int = 0,
         most: int | None = None,
-        needs_witness: bool = False,
+        wanted: int = 0,
     ) -> None:
         self.names = tuple(names)
         self._terminals: dict[tuple[bytes, bytes], Words] = {}
@@ -90,8 +95,12 @@ class ObjectNode(Node):
         self.extras = tuple(extras)
         self.least = least
         self.most = most
-        self.needs_witness = needs_witness
+        self.wanted = wanted
         self._counts = least > 0 or most is not None
+        self._fewest = _fewest(wanted, {extra.witness for extra in extras})
+        sizes = [extra.size for extra in extras if not extra.witness]
+        # how many undeclared keys there are; None = plenty
+        self._supply = None if None in sizes else sum(size or 0 for size in sizes)
         count = len(self.names)
         # until[i]: the first required property at or after i, or count where there is none;
         # needed[i]: how many required ones there are at or after i
@@ -106,17 +115,15 @@ class ObjectNode(Node):
 
     def is_possible(self) -> bool:
         """Whether any object fits, given that all values and extras can be written."""
-        lacking = self.needs_witness and not any(extra.witness for extra in self.extras)
-        total = self.needed[0] + self.needs_witness
-        enough = bool(self.extras) or self.least <= len(self.names)
-        return not lacking and enough and (self.most is None or max(total, self.least) <= self.most)
+        witnesses = self._fewest[self.wanted]
+        if witnesses is None:
+            return False
+        enough = self._supply is None or self.least <= len(self.names) + self._supply
+        total = max(self.needed[0] + witnesses, self.least)
+        return enough and (self.most is None or total <= self.most)
 
     def _may_close(self, at: Progress) -> bool:
-        return (
-            not self._owed(at)
-            and at.keys >= self.least
-            and (at.witnessed or not self.needs_witness)
-        )
+        return not self._owed(at) and at.keys >= self.least and at.witnessed == self.wanted
 
     def _owed(self, at: Progress) -> int:
         """How many required properties are still to come."""
@@ -126,8 +133,9 @@ class ObjectNode(Node):
         """How many keys may come that are not required (1 stands for any number)."""
         if self.most is None:
             return 1
-        owed = self._owed(at) + (self.needs_witness and not at.witnessed)
-        return self.most - at.keys - owed
+        witnesses = self._fewest[self.wanted & ~at.witnessed]
+        assert witnesses is not None, "an object that is not possible is written"
+        return self.most - at.keys - self._owed(at) - witnesses
 
     def _declared(self, at: Progress) -> tuple[int, int]:
         """The range of declared properties of which one may come next; empty if low > high."""
@@ -135,17 +143,23 @@ class ObjectNode(Node):
         high = min(self.until[low], count - 1)
         if self._slack(at) <= 0:
             low = self.until[low]
-        if not self.extras and self._counts:
-            high = min(high, at.keys + count - self.least)
+        if self._supply is not None and self._counts:
+            high = min(high, at.keys + count + self._supply - self.least)
         return low, high
 
     def _extra(self, at: Progress) -> list[int]:
         """The classes of undeclared keys of which one may come next."""
         if not self._extras_fit(at):
             return []
-        slack = self._slack(at)
-        owed = self.needs_witness and not at.witnessed
-        return [i for i, e in enumerate(self.extras) if slack > 0 or (owed and e.witness)]
+        if self._slack(at) > 0:
+            return list(range(len(self.extras)))
+        left = self.wanted & ~at.witnessed
+        fewest = self._fewest
+        return [
+            i
+            for i, e in enumerate(self.extras)
+            if (fewest[left & ~e.witness] or 0) < (fewest[left] or 0)
+        ]
 
     def _counted(self, at: Progress) -> int:
         """How many keys count once one more was written."""
@@ -174,7 +188,10 @@ class ObjectNode(Node):
 
     def _extras_fit(self, at: Progress) -> bool:
         """Whether undeclared keys may come yet."""
-        return not self._owed(at)
+        if self._owed(at):
+            return False
+        supply = self._supply
+        return supply is None or at.keys + supply - len(at.seen) >= self.least
 
     def _after_key(self, at: Progress, index: int) -> Progress:
         return self._then(at, index + 1)
@@ -242,7 +259,7 @@ class ObjectNode(Node):
         at = Progress(
             self._done_at_extra(at),
             self._counted(at),
-            at.witnessed or (self.needs_witness and extra.witness),
+            at.witnessed | extra.witness,
             at.seen | {str(label)} if known else at.seen,
             not known,
         )
@@ -274,3 +291,14 @@ class ObjectNode(Node):
             context.mark(b":", context.push(self, (COLON, rule), after), out)
         else:
             context.rules[rule].expand(context, after, out)
+
+
+def _fewest(wanted: int, classes: Collection[int]) -> dict[int, int | None]:
+    """For each part of a set of bits, the fewest of some sets that cover it; None if none do."""
+    found: dict[int, int | None] = {0: 0}
+    for part in range(1, wanted + 1):
+        if part & ~wanted:
+            continue
+        ways = (found[part & ~each] for each in classes if part & each)
+        found[part] = min((1 + way for way in ways if way is not None), default=None)
+    return found

@@ -128,3 +128,43 @@ def _array(rng: random.Random, depth: int) -> dict[str, Any]:
     if rng.random() < 0.3:
         made[rng.choice(["minItems", "maxItems"])] = rng.choice([0, 1, 2])
     return made
+
+
+KEYS = ("a", "b", "x1", "x2", "y")
+_CLASSES = ("^x", "^x[12]$", "^[ab]$", "1$", "^y$", "^z")
+
+
+def keyed(rng: random.Random) -> Any:
+    """Objects by classes of keys, some of them finite, with complements and counts."""
+
+    def plain() -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        value: Any = {"type": "string"}
+        if rng.random() < 0.6:
+            chosen = rng.sample(_CLASSES, rng.choice([1, 2]))
+            made["patternProperties"] = {p: rng.choice([value, True, False]) for p in chosen}
+        if rng.random() < 0.6:
+            made["additionalProperties"] = rng.choice([False, value, {"type": "integer"}])
+        if rng.random() < 0.4:
+            chosen = rng.sample(KEYS, rng.choice([1, 2]))
+            made["properties"] = {n: rng.choice([value, True, {"type": "integer"}]) for n in chosen}
+        if rng.random() < 0.2:
+            made["propertyNames"] = rng.choice([{"pattern": "^x"}, {"maxLength": 1}])
+        if rng.random() < 0.2:
+            made["required"] = [rng.choice(KEYS)]
+        return made
+
+    parts: list[Any] = [{"not": plain()} for _ in range(rng.choice([0, 1, 2, 3]))]
+    given = {"type": "object", **plain(), "allOf": [True, *parts]}
+    if rng.random() < 0.5:
+        given["minProperties"] = rng.choice([1, 2, 3])
+    if rng.random() < 0.4:
+        given["maxProperties"] = rng.choice([1, 2, 3, 4])
+    return given
+
+
+def keyed_instances() -> Iterator[Any]:
+    """All objects over five keys with a string or a number each."""
+    absent = object()
+    for values in product((absent, "s", 1), repeat=len(KEYS)):
+        yield {n: v for n, v in zip(KEYS, values, strict=True) if v is not absent}

@@ -13,10 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from grammar import UnsatisfiableSchemaError, UnsupportedSchemaError
-from tests.combined_schemas import instances, schema
-from tests.grammar_support import accepts, compiled
+from tests.combined_schemas import instances, keyed, keyed_instances, schema
+from tests.grammar_support import accepts, compiled, random_walk
 
 ALL = list(instances())
+KEYED = list(keyed_instances())
 
 
 def agree(given: Any, values: list[Any]) -> str:
@@ -170,3 +171,47 @@ def test_negations_of_negations() -> None:
     for _ in range(10):
         given = {"not": {"properties": {"a": given}, "required": ["a"]}}
     assert agree(given, ALL) == "some"
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_classes_of_keys_against_a_validator(first: int) -> None:
+    found = [agree(keyed(random.Random(seed)), KEYED) for seed in range(first, first + 10)]
+    assert found.count("some") >= 3
+    assert "refused" not in found
+
+
+@pytest.mark.parametrize("key_order", ["schema", "free"])
+def test_what_is_begun_is_ended_however_few_keys_there_are(key_order: str) -> None:
+    walks = ended = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        given = keyed(rng)
+        try:
+            grammar = compiled(given, whitespace="compact", key_order=key_order)
+        except UnsatisfiableSchemaError:
+            continue
+        for steps in (3, 12, 40):
+            text, done, _ = random_walk(grammar, rng, steps, limit=400)
+            assert not done or Draft202012Validator(given).is_valid(json.loads(text)), (given, text)
+            walks, ended = walks + 1, ended + done
+    assert walks > 80
+    assert ended > walks * 0.9, (ended, walks)
+
+
+def test_keys_that_are_few_are_counted() -> None:
+    given = {"patternProperties": {"^x[12]$": {}}, "additionalProperties": False}
+    assert agree({"type": "object", **given, "minProperties": 2}, KEYED) == "some"
+    both = {"properties": {"y": {}}, **given, "minProperties": 2, "required": ["y"]}
+    assert agree({"type": "object", **both}, KEYED) == "some"
+    assert agree({"type": "object", **given, "minProperties": 3}, KEYED) == "unsatisfiable"
+
+
+def test_several_keys_are_looked_for_at_once() -> None:
+    nots = [
+        {"not": {"patternProperties": {"^x": {"type": "string"}}}},
+        {"not": {"additionalProperties": {"type": "integer"}}},
+        {"not": {"propertyNames": {"maxLength": 1}}},
+    ]
+    assert agree({"type": "object", "allOf": nots}, KEYED) == "some"
+    assert agree({"type": "object", "allOf": nots, "maxProperties": 1}, KEYED) == "unsatisfiable"
+    assert agree({"type": "object", "allOf": nots, "maxProperties": 2}, KEYED) == "some"

@@ -2,11 +2,12 @@
 
 ``SOME_KEY``, which only complements say, asks for one key of a class with a certain value: a
 declared property of that class (one spec for each), or an undeclared key (a class of witnesses).
+Where several are asked for, one key may be the witness of some of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,17 @@ from grammar.regular import RegexBudgetError, Rx
 from grammar.schema import keywords as kw
 from grammar.schema.document import NOT, SOME_KEY, join
 from grammar.schema.flatten import Conjunction
+from grammar.schema.key_counts import words_of
 from grammar.schema.places import extra_place
 
 if TYPE_CHECKING:
     from grammar.schema.merge import Merger
 
 MAX_KEY_CLASSES = 64
+MAX_WANTED = 5
+MAX_DECLARED = 64
+"""So few keys that one must be of are declared, so that they can't be used up by others."""
+MAX_WAYS = 1024
 _INTRICATE = frozenset(
     {"patternProperties", "propertyNames", "minProperties", "maxProperties", SOME_KEY}
 )
@@ -30,11 +36,16 @@ Schemas = list[tuple[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ExtraSpec:
-    """A class of undeclared keys, and the conjunction of their values' schemas."""
+    """A class of undeclared keys, and the conjunction of their values' schemas.
+
+    ``witness``: for which of the keys that are looked for it stands (bits); ``size``: how many keys
+    it has, None if that does not matter.
+    """
 
     content: Content
     value: Conjunction
-    witness: bool = False
+    witness: int = 0
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,7 @@ class ObjectSpec:
     extras: tuple[ExtraSpec, ...]
     least: int = 0
     most: int | None = None
-    needs_witness: bool = False
+    wanted: int = 0
 
 
 def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
@@ -72,6 +83,9 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
         if "propertyNames" in schema:
             key_rules.append(join(pointer, "propertyNames"))
     names.update(required)
+    wanted = _wanted(merger, schemas)
+    for key in wanted:  # few keys may run out: they are declared
+        names.update(dict.fromkeys(words_of(key.language, MAX_DECLARED) or ()))
     _check_names(names, schemas)
     holds = merger.evaluator.holds
     usable = {n: None for n in names if all(holds(p, n) for p in key_rules)}
@@ -85,16 +99,11 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
         least=least,
         most=most,
     )
-    some = [(p, s[SOME_KEY]) for p, s in schemas if SOME_KEY in s]
-    if not some:
-        spec = replace(spec, extras=_extras(merger, schemas, tuple(names), key_rules, None))
-        return [_countable(merger, spec, schemas)]
-    if len(some) > 1:
-        origin = merger.document.origin(some[1][0])
-        reason = "several undeclared keys are not looked for at once"
-        merger.report(Issue("not", origin, reason))
-    made = _with_some_key(merger, spec, schemas, tuple(names), key_rules, some[0])
-    return [_countable(merger, each, schemas) for each in made]
+    if not wanted:
+        spec = replace(spec, extras=_extras(merger, schemas, tuple(names), key_rules, ()))
+        return [_counted(merger, spec, schemas)]
+    made = _with_some_keys(merger, spec, schemas, tuple(names), key_rules, wanted)
+    return [_counted(merger, each, schemas) for each in made]
 
 
 def _plain(pointer: str, schema: dict[str, Any]) -> ObjectSpec:
@@ -154,27 +163,71 @@ def _declared(merger: Merger, schemas: Schemas, names: Iterable[str]) -> Iterato
         yield tuple(places)
 
 
-def _with_some_key(
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A key that must be there: its language, the pointer of its value's schema."""
+
+    language: Rx
+    value: str
+
+
+def _wanted(merger: Merger, schemas: Schemas) -> list[_Wanted]:
+    """The keys that are looked for (``SOME_KEY``), each once."""
+    found: dict[tuple[int, str], _Wanted] = {}
+    for pointer, schema in schemas:
+        if SOME_KEY not in schema:
+            continue
+        language = _some_keys(merger, pointer, schema[SOME_KEY])
+        value = join(pointer, SOME_KEY, "value")
+        key = (id(language), repr(schema[SOME_KEY]["value"]))
+        if key not in found and len(found) == MAX_WANTED:
+            origin = merger.document.origin(pointer)
+            reason = f"more than {MAX_WANTED} undeclared keys are not looked for at once"
+            merger.report(Issue("not", origin, reason))
+            break
+        found[key] = _Wanted(language, value)
+    return list(found.values())
+
+
+def _with_some_keys(
     merger: Merger,
     spec: ObjectSpec,
     schemas: Schemas,
     names: tuple[str, ...],
     key_rules: list[str],
-    some: tuple[str, dict[str, Any]],
+    wanted: list[_Wanted],
 ) -> Iterator[ObjectSpec]:
-    pointer, rule = some
-    language = _some_keys(merger, pointer, rule)
-    value = join(pointer, SOME_KEY, "value")
-    extras = _extras(merger, schemas, names, key_rules, (language, value))
-    plain = tuple(e for e in extras if not e.witness)
-    for i, name in enumerate(spec.names):
-        if language.matches(name):
-            values = list(spec.values)
-            values[i] = tuple(dict.fromkeys((*values[i], value)))
-            required = (*spec.required[:i], True, *spec.required[i + 1 :])
-            yield replace(spec, values=tuple(values), required=required, extras=plain)
-    if len(plain) < len(extras):
-        yield replace(spec, extras=extras, needs_witness=True)
+    """A spec for each way to find the keys among the declared properties and the others."""
+    extras = _extras(merger, schemas, names, key_rules, wanted)
+    available = 0
+    for extra in extras:
+        available |= extra.witness
+    # (the spec so far, which keys are left to the undeclared ones)
+    made: dict[tuple[ObjectSpec, int], None] = {(spec, 0): None}
+    for bit, key in enumerate(wanted):
+        after: dict[tuple[ObjectSpec, int], None] = {}
+        for each, left in made:
+            if available >> bit & 1:
+                after[each, left | 1 << bit] = None
+            for i, name in enumerate(each.names):
+                if not key.language.matches(name):
+                    continue
+                place = tuple(dict.fromkeys((*each.values[i], key.value)))
+                if len(wanted) > 1 and merger.exclusive(place, ()):
+                    continue
+                values = (*each.values[:i], place, *each.values[i + 1 :])
+                required = (*each.required[:i], True, *each.required[i + 1 :])
+                after[replace(each, values=values, required=required), left] = None
+        if len(after) > MAX_WAYS:
+            raise SchemaBudgetError(
+                f"more than {MAX_WAYS} ways to find the keys that must be there",
+                pointer=merger.document.origin(schemas[0][0]),
+                keyword="not",
+            )
+        made = after
+    for each, left in made:
+        kept = tuple(e for e in extras if not e.witness & ~left)
+        yield replace(each, extras=kept, wanted=left)
 
 
 def _some_keys(merger: Merger, pointer: str, rule: dict[str, Any]) -> Rx:
@@ -193,7 +246,7 @@ def _extras(
     schemas: Schemas,
     names: tuple[str, ...],
     key_rules: list[str],
-    some: tuple[Rx, str] | None,
+    wanted: Sequence[_Wanted],
 ) -> tuple[ExtraSpec, ...]:
     """The classes of undeclared keys: by which patterns they match, so that each has one schema."""
     patterns = [
@@ -201,7 +254,7 @@ def _extras(
         for pointer, schema in schemas
         for pattern in kw.mapping(schema, "patternProperties", pointer)
     ]
-    if not patterns and not key_rules and some is None:
+    if not patterns and not key_rules and not wanted:
         found = (extra_place(schema, pointer) for pointer, schema in schemas)
         conjunction = tuple(dict.fromkeys(p for p in found if p is not None))
         undeclared = Excluding(names) if names else ANYTHING
@@ -223,11 +276,13 @@ def _extras(
         content = _undeclared(language, names)
         if content is not None:
             result.append(ExtraSpec(content, tuple(places)))
-        if some is not None:
-            content = _undeclared(builder.intersect(language, some[0]), names)
+        for bits in range(1, 1 << len(wanted)):
+            keys = [key for bit, key in enumerate(wanted) if bits >> bit & 1]
+            inner = builder.intersect(language, *(key.language for key in keys))
+            content = _undeclared(inner, names)
             if content is not None:
-                witnesses = tuple(dict.fromkeys((*places, some[1])))
-                result.append(ExtraSpec(content, witnesses, witness=True))
+                values = tuple(dict.fromkeys((*places, *(key.value for key in keys))))
+                result.append(ExtraSpec(content, values, witness=bits))
     return tuple(result)
 
 
@@ -266,23 +321,23 @@ def _classes(
     return [(language, matched) for language, matched in classes if not language.is_empty()]
 
 
-def _countable(merger: Merger, spec: ObjectSpec, schemas: Schemas) -> ObjectSpec:
-    """The spec, or (reported) one without a lower bound that finitely many keys might not reach."""
-    if spec.least <= sum(spec.required) or not spec.extras:
+def _counted(merger: Merger, spec: ObjectSpec, schemas: Schemas) -> ObjectSpec:
+    """The spec with the sizes of its classes of keys, where so few might not reach ``least``."""
+    lacking = spec.least - sum(spec.required)
+    if lacking <= 0 or not spec.extras:
         return spec
     try:
-        endless = any(_is_endless(e.content.language) for e in spec.extras)
-    except RegexBudgetError:
-        endless = False
-    if endless:
-        return spec
-    pointer = next(p for p, s in schemas if s.get("minProperties"))
-    reason = "the keys that may be added are finitely many and are not counted"
-    merger.report(Issue("minProperties", merger.document.origin(pointer), reason))
-    return replace(spec, least=sum(spec.required))
+        extras = tuple(
+            extra if extra.witness else replace(extra, size=_size(extra, lacking))
+            for extra in spec.extras
+        )
+    except RegexBudgetError as error:
+        pointer = next(p for p, s in schemas if s.get("minProperties"))
+        shown = merger.document.origin(pointer)
+        raise SchemaBudgetError(str(error), pointer=shown, keyword="minProperties") from None
+    return replace(spec, extras=extras)
 
 
-def _is_endless(language: Language | None) -> bool:
-    if isinstance(language, Without):
-        language = language.language
-    return not isinstance(language, Rx) or language.max_length() is None
+def _size(extra: ExtraSpec, enough: int) -> int | None:
+    words = words_of(extra.content.language, enough)
+    return None if words is None else len(words)

@@ -65,13 +65,13 @@ class ObjectRule:
             [self.values[i] for i in kept],
             [spec.required[i] for i in kept],
             [
-                Extra(extra.content, value, extra.witness)
+                Extra(extra.content, value, extra.witness, extra.size)
                 for extra, value in zip(spec.extras, self.extras, strict=True)
                 if good[value]
             ],
             spec.least,
             spec.most,
-            spec.needs_witness,
+            spec.wanted,
         )
 
 
@@ -114,7 +114,7 @@ def is_productive(rule: Rule, good: Sequence[bool]) -> bool:
         for value, needed in zip(rule.values, spec.required, strict=True):
             if needed and not good[value]:
                 return False
-        counted = spec.least or spec.most is not None or spec.needs_witness
+        counted = spec.least or spec.most is not None or spec.wanted
         return not counted or rule.node(good).is_possible()
     if isinstance(rule, tuple):
         return any(good[part] for part in rule)

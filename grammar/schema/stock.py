@@ -203,14 +203,14 @@ class Sampler:
         spec = rule.spec
         names = list(zip(spec.names, rule.values, spec.required, strict=True))
         room = spec.most is None or spec.most > sum(spec.required)
-        if room or spec.needs_witness:
+        if room or spec.wanted:
             for extra, value in zip(spec.extras, rule.extras, strict=True):
                 if not self._good[value]:
                     continue
                 keys = self._strings(extra.content)
                 if keys.plenty:
                     return Sample(plenty=("object",))
-                if spec.needs_witness:
+                if spec.wanted:
                     raise UncountedError("undeclared keys are not counted")
                 names.extend((str(key), value, False) for key in keys.values)
         if spec.most is None:  # look at scalars first: that saves to look deeper
