@@ -42,15 +42,38 @@ def complements(document: Document, schema: Schema, pointer: str) -> Iterator[Sc
     """
     yield from _types(schema, pointer)
     for listed in kw.listed(schema, pointer):
-        if any(isinstance(value, (list, dict)) for value in listed):
-            raise NoComplementError("arrays and objects are not told apart from a constant")
-        yield {NONE: list(listed)}
+        composite = [value for value in listed if isinstance(value, (list, dict))]
+        unequal = {NONE: [value for value in listed if not isinstance(value, (list, dict))]}
+        if composite:
+            ways = (_unequal(document, value, pointer) for value in composite)
+            unequal["allOf"] = [{"anyOf": each} for each in ways]
+        yield unequal
     if document.asserts_content and "contentMediaType" in schema:
         raise NoComplementError("contentMediaType has no complement here")
     yield from _strings(schema, pointer)
     yield from _numbers(schema, pointer)
     yield from _arrays(document, schema, pointer)
     yield from _objects(document, schema, pointer)
+
+
+def _unequal(document: Document, constant: Any, pointer: str) -> list[Schema]:
+    """Schemas that together accept what differs from an array or object."""
+    own = "array" if isinstance(constant, list) else "object"
+    ways: list[Schema] = [{"type": [t for t in kw.TYPES if t not in (own, "integer")]}]
+    if isinstance(constant, list):
+        if constant:
+            ways.append({"type": own, "maxItems": len(constant) - 1})
+        ways.append({"type": own, "minItems": len(constant) + 1})
+        for i, value in enumerate(constant):
+            items = [*([True] * i), {"not": {"const": value}}]
+            ways.append({"type": own, "minItems": i + 1, "prefixItems": items})
+    else:
+        for name, value in constant.items():
+            ways.append({"type": own, "properties": {name: {"not": {"const": value}}}})
+        other = {"names": list(constant), "patterns": [], "value": True}
+        ways.append({"type": own, SOME_KEY: other})
+    origin = document.origin(pointer)
+    return [{AT: document.add(way, origin)} for way in ways]
 
 
 def _types(schema: Schema, pointer: str) -> Iterator[Schema]:

@@ -414,7 +414,8 @@ class Flattener:
         parts.extend(self._broken_dependencies(schema, pointer))
         parts.extend(self._broken_rests(schema, pointer))
         written = complements(self._document, schema, pointer)
-        parts.extend(self._write(each, pointer) for each in written)
+        origin = self._document.origin(pointer)
+        parts.extend(self._holds(self._document.add(each, origin)) for each in written)
         return self._any(parts)
 
     def _broken_rests(self, schema: dict[str, Any], pointer: str) -> Iterable[Alternatives]:

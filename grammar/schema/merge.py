@@ -9,9 +9,8 @@ left to the compiler's table of rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from grammar.arrays import Contains
@@ -32,7 +31,11 @@ from grammar.schema.places import contains_bounds, item_places
 from grammar.schema.values import Evaluator, key_of
 
 Way = tuple[Conjunction, tuple[int, ...]]
-MAX_CONTAINS = 5
+Sides = tuple[str, str | None]
+"""Where a subschema stands, and its complement (None: it can't be had)."""
+FEW_CONTAINS = 2
+"""Of more than these, combinations that contradict each other are looked for."""
+MAX_ITEM_WAYS = 64
 MAX_LOOKS = 200
 _REGULAR = ("format", "multipleOf", "pattern", "patternProperties", "propertyNames")
 """What costs most of the work on regular languages, the likeliest last."""
@@ -284,16 +287,16 @@ class Merger:
             at = (prefix[i] if i < len(prefix) else rest for prefix, rest in places)
             conjunction = tuple(dict.fromkeys(p for p in at if p is not None))
             here = [None if i < behind else pair for pair, _, behind in contains]
-            items.append(tuple(_ways(conjunction, here)))
+            items.append(tuple(self._item_ways(conjunction, here, schemas)))
         bounds = tuple(bound for _, bound, _ in contains)
         return [ArraySpec(tuple(items[:length]), items[length], least, most, bounds, unique)]
 
     def _contains(
         self, schemas: list[tuple[str, dict[str, Any]]]
-    ) -> list[tuple[tuple[str, str], Contains, int]]:
-        """For each ``contains``: (the subschema's pointer, its complement's), the bounds, and of
-        how many first items it takes no notice."""
-        found: list[tuple[tuple[str, str], Contains, int]] = []
+    ) -> list[tuple[Sides, Contains, int]]:
+        """For each ``contains``: (the subschema's pointer, its complement's or None), the bounds,
+        and of how many first items it takes no notice."""
+        found: list[tuple[Sides, Contains, int]] = []
         for pointer, schema in schemas:
             if "contains" not in schema:
                 continue
@@ -301,18 +304,42 @@ class Merger:
             if least == 0 and most is None:
                 continue
             inner = join(pointer, "contains")
-            outside = self.document.add({NOT: inner}, self.document.origin(pointer))
+            outside: str | None = self.document.add({NOT: inner}, self.document.origin(pointer))
             try:
                 self.fails(inner)
             except NoComplementError as error:
-                self.report(Issue("contains", pointer, str(error)))
-            else:
-                if len(found) == MAX_CONTAINS:
-                    reason = f"more than {MAX_CONTAINS} are not counted together"
-                    self.report(Issue("contains", pointer, reason))
-                    break
-                found.append(((inner, outside), Contains(least, most), schema.get(BEHIND, 0)))
+                outside = None  # who only needs enough matches need not know what is none
+                if most is not None:
+                    self.report(Issue("contains", pointer, str(error)))
+                    continue
+            found.append(((inner, outside), Contains(least, most), schema.get(BEHIND, 0)))
         return found
+
+    def _item_ways(
+        self, conjunction: Conjunction, contains: list[Sides | None], schemas: Schemas
+    ) -> list[Way]:
+        """An item that matches some of ``contains`` and fails the others, in every combination that
+        is possible. (None: that one takes no notice of the item.)"""
+        ways: list[Way] = [(conjunction, ())]
+        for sides in contains:
+            longer: list[Way] = []
+            for so_far, matches in ways:
+                if sides is None:
+                    longer.append((so_far, (*matches, 0)))
+                    continue
+                for side, match in zip(sides, (1, 0), strict=True):
+                    more = so_far if side is None else tuple(dict.fromkeys((*so_far, side)))
+                    if len(contains) <= FEW_CONTAINS or not self.exclusive(more, ()):
+                        longer.append((more, (*matches, match)))
+            ways = longer
+            if len(ways) > MAX_ITEM_WAYS:
+                pointer = next(p for p, s in schemas if "contains" in s)
+                raise SchemaBudgetError(
+                    f"items match more than {MAX_ITEM_WAYS} combinations of contains",
+                    pointer=self.document.origin(pointer),
+                    keyword="contains",
+                )
+        return ways
 
     # -- emptiness ------------------------------------------------------------------------------
 
@@ -351,20 +378,6 @@ class Merger:
             items = [*spec.prefix, spec.rest][: spec.least]
             return any(all(self.is_empty(c, depth - 1) for c, _ in ways) for ways in items)
         return False
-
-
-def _ways(conjunction: Conjunction, contains: list[tuple[str, str] | None]) -> Iterator[Way]:
-    """An item that matches some of ``contains`` and fails the others, in every combination.
-
-    None: it takes no notice of the item, which counts as none that matches.
-    """
-    for matches in product(*((1, 0) if pair is not None else (0,) for pair in contains)):
-        chosen = (
-            pair[0] if match else pair[1]
-            for match, pair in zip(matches, contains, strict=True)
-            if pair is not None
-        )
-        yield tuple(dict.fromkeys((*conjunction, *chosen))), matches
 
 
 def scalar_texts(value: Any, pointer: str) -> list[str]:
