@@ -321,6 +321,13 @@ class Document:
             raise SchemaError("a schema is an object or a boolean", pointer=pointer)
         return value
 
+    def is_true(self, pointer: str) -> bool:
+        """Whether a subschema is seen to accept anything."""
+        schema = self.schema(pointer)
+        if isinstance(schema, dict) and NOT in schema:
+            return self.schema(schema[NOT]) is False
+        return schema is True or schema == {}
+
     def _look_up(self, pointer: str) -> tuple[bool, Any]:
         root, *parts = pointer.split("/")
         value: Any = self._written[root] if root else self.root

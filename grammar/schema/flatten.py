@@ -30,7 +30,7 @@ Conjunction = tuple[str, ...]
 
 MAX_ALTERNATIVES = 1024
 MAX_PRODUCT = 16_384
-MAX_WORK = 200_000
+MAX_WORK = 400_000
 """Pairs of alternatives that may be joined in one compilation, and looks at them."""
 OF_A_LOOK = 2
 """How many schema objects are looked at for plain contradictions for one unit of that work."""

@@ -85,7 +85,8 @@ def merge_objects(merger: Merger, schemas: Schemas) -> list[ObjectSpec]:
     names.update(required)
     wanted = _wanted(merger, schemas)
     for key in wanted:  # few keys may run out: they are declared
-        names.update(dict.fromkeys(words_of(key.language, MAX_DECLARED) or ()))
+        few = words_of(key.language, MAX_DECLARED) if key.others is None else sorted(key.others)
+        names.update(dict.fromkeys(few or ()))
     _check_names(names, schemas)
     holds = merger.evaluator.holds
     usable = {n: None for n in names if all(holds(p, n) for p in key_rules)}
@@ -165,28 +166,38 @@ def _declared(merger: Merger, schemas: Schemas, names: Iterable[str]) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A key that must be there: its language, the pointer of its value's schema."""
+    """A key that must be there: its language, the pointer of its value's schema.
+
+    ``others``: any key but these will do, with any value; None: it is not like that.
+    """
 
     language: Rx
     value: str
+    others: frozenset[str] | None = None
 
 
 def _wanted(merger: Merger, schemas: Schemas) -> list[_Wanted]:
-    """The keys that are looked for (``SOME_KEY``), each once."""
+    """The keys that are looked for (``SOME_KEY``), those that nearly any key is behind the rest."""
     found: dict[tuple[int, str], _Wanted] = {}
+    loose: dict[frozenset[str], _Wanted] = {}
     for pointer, schema in schemas:
         if SOME_KEY not in schema:
             continue
-        language = _some_keys(merger, pointer, schema[SOME_KEY])
-        value = join(pointer, SOME_KEY, "value")
-        key = (id(language), repr(schema[SOME_KEY]["value"]))
+        rule, value = schema[SOME_KEY], join(pointer, SOME_KEY, "value")
+        language = _some_keys(merger, pointer, rule)
+        if "names" in rule and not rule["patterns"] and merger.document.is_true(value):
+            names = frozenset(rule["names"])
+            loose[names] = _Wanted(language, value, names)
+            continue
+        key = (id(language), repr(rule["value"]))
         if key not in found and len(found) == MAX_WANTED:
             origin = merger.document.origin(pointer)
             reason = f"more than {MAX_WANTED} undeclared keys are not looked for at once"
             merger.report(Issue("not", origin, reason))
             break
         found[key] = _Wanted(language, value)
-    return list(found.values())
+    widest = [key for names, key in loose.items() if not any(names < other for other in loose)]
+    return [*found.values(), *widest]
 
 
 def _with_some_keys(
@@ -198,15 +209,21 @@ def _with_some_keys(
     wanted: list[_Wanted],
 ) -> Iterator[ObjectSpec]:
     """A spec for each way to find the keys among the declared properties and the others."""
-    extras = _extras(merger, schemas, names, key_rules, wanted)
+    exact = [key for key in wanted if key.others is None]
+    # An undeclared key is any of the others, so these need one bit.
+    extras = _extras(merger, schemas, names, key_rules, wanted[: len(exact) + 1])
     available = 0
     for extra in extras:
         available |= extra.witness
     # (the spec so far, which keys are left to the undeclared ones)
     made: dict[tuple[ObjectSpec, int], None] = {(spec, 0): None}
-    for bit, key in enumerate(wanted):
+    for index, key in enumerate(wanted):
+        bit = min(index, len(exact))
         after: dict[tuple[ObjectSpec, int], None] = {}
         for each, left in made:
+            if key.others is not None and (left or _has_other(each, key.others)):
+                after[each, left] = None
+                continue
             if available >> bit & 1:
                 after[each, left | 1 << bit] = None
             for i, name in enumerate(each.names):
@@ -228,6 +245,11 @@ def _with_some_keys(
     for each, left in made:
         kept = tuple(e for e in extras if not e.witness & ~left)
         yield replace(each, extras=kept, wanted=left)
+
+
+def _has_other(spec: ObjectSpec, names: frozenset[str]) -> bool:
+    pairs = zip(spec.names, spec.required, strict=True)
+    return any(needed and name not in names for name, needed in pairs)
 
 
 def _some_keys(merger: Merger, pointer: str, rule: dict[str, Any]) -> Rx:
