@@ -56,6 +56,8 @@ from grammar.workspace import Workspace
 from grammar.writing import Writer
 
 MAX_LEAVES = 4096
+_SCALARS = (WordsSpec, StringSpec, NumberSpec)
+_encode = json.JSONEncoder(allow_nan=False).encode
 KEY_ORDERS: dict[str, type[ObjectNode]] = {"schema": ObjectNode, "free": AnyOrderObjectNode}
 
 
@@ -100,7 +102,7 @@ def compile_json_schema(
     clock = Clock(limit.seconds)
     document = Document(schema, kw.FORMAT_MODES[formats])
     try:
-        size = len(json.dumps(schema, allow_nan=False))
+        size = len(_encode(schema))
     except (TypeError, ValueError) as error:
         raise SchemaError(f"is no JSON: {error}") from None
     if size > limit.schema_bytes:
@@ -346,10 +348,11 @@ class SchemaCompiler:
         return specs, quiet
 
     def _from_specs(self, specs: list[Spec]) -> Rule:
-        specs = [s for s in map(self.writer.adapt, specs) if s is not None]
+        if not self._direct:
+            specs = [s for s in map(self.writer.adapt, specs) if s is not None]
         if len(specs) > 1:
             specs = [h.spec for h in dict.fromkeys(map(Same, specs))]
-        if len(specs) == 1 and isinstance(specs[0], WordsSpec | StringSpec | NumberSpec):
+        if len(specs) == 1 and isinstance(specs[0], _SCALARS):
             return specs[0]
         made = [self._from_spec(s) for s in specs]
         return self.rules[made[0]] if len(made) == 1 else tuple(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grammar.nodes import Choice, Node
-from grammar.schema.merge import ExtractSpec, NumberSpec, StringSpec, WordsSpec
+from grammar.schema.merge import ExtractSpec, StringSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule
 from grammar.schema.stock import stocks_of
 from grammar.workspace import Workspace
@@ -47,10 +47,10 @@ class NodeMaker:
         good = self._good
         if isinstance(rule, ObjectRule):
             return rule.node(good, self._writer.key)
-        if isinstance(rule, WordsSpec | StringSpec | ExtractSpec | NumberSpec):
-            return self._writer.scalar(rule)
         if isinstance(rule, tuple):
             return Choice([part for part in rule if good[part]])
+        if not isinstance(rule, ArrayRule):
+            return self._writer.scalar(rule)
         if rule.unique is None:
             return rule.node(good)
         stocks, _ = stocks_of(self._workspace.builder, self._rules, rule, good)
