@@ -22,7 +22,7 @@ from grammar.marks import TEXT
 from grammar.nodes import Node, Styled
 from grammar.regular import RegexBuilder, Rx
 from grammar.rules import Called, Item, Language, Made, RuleTable
-from grammar.schema.compile import SchemaCompiler
+from grammar.schema.compiler import SchemaCompiler
 from grammar.schema.flatten import Conjunction
 from grammar.schema.merge import ExtractSpec, Spec, StringSpec, WordsSpec
 from grammar.schema.objects import ObjectSpec

@@ -31,7 +31,8 @@ from grammar.matcher import Grammar, Report
 from grammar.nodes import Node, Styled
 from grammar.regular import RegexBudgetError, Rx
 from grammar.rules import Alternatives, Called, Item, Language, Made, RuleTable
-from grammar.schema.compile import KEY_ORDERS, SchemaCompiler
+from grammar.schema.compile import KEY_ORDERS
+from grammar.schema.compiler import SchemaCompiler
 from grammar.schema.document import Document
 from grammar.schema.keywords import FORMAT_MODES
 from grammar.style import COMPACT, WHITESPACE_MODES, Style

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from grammar import Grammar, SchemaError
-from grammar.schema.compile import SchemaCompiler, compile_json_schema
+from grammar.schema.compile import compile_json_schema
+from grammar.schema.compiler import SchemaCompiler
 from tests.grammar_support import VOCABULARY
 
 NAME = {"type": "string", "description": "a name"}

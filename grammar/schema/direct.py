@@ -25,7 +25,7 @@ from grammar.schema.objects import ExtraSpec, ObjectSpec
 from grammar.schema.plan import ArrayRule, ObjectRule, Rule
 
 if TYPE_CHECKING:
-    from grammar.schema.compile import SchemaCompiler
+    from grammar.schema.compiler import SchemaCompiler
 
 # What must not stand in a schema object for it to be of the form.
 _NO_OBJECT = HEEDED - {"type", "properties", "required", "additionalProperties"}
