@@ -6,8 +6,9 @@ terminal) and, for the tokens that leave a terminal, from the walks of those beh
 remains of these tokens. States that are made of the same walks have the same mask object.
 
 Ownership: states refer to each other (``edges``, ``bytes``), also in circles, so the machine that
-made them cuts those references when it dies. Memory is bounded by ``MAX_STATES``: past it all memos
-are dropped and rebuilt on demand; matchers only hold the states they stand on.
+made them cuts those references when it dies. Memory is bounded by ``MAX_STATES`` and
+``MAX_STACKS``: past them all memos are dropped and rebuilt on demand; matchers only hold the states
+they stand on.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from grammar.workspace import Workspace
 
 _new_leaf = tuple.__new__  # as ``Leaf(...)``, without the detour over Python
 MAX_STATES = 50_000
+MAX_STACKS = 100_000
 MAX_MASK_BYTES = 64 << 20
 MAX_FORCED = 1 << 16
 EVERY_BYTE = tuple(sorted(range(256), key=lambda byte: (not 0x20 <= byte < 0x7F, byte)))
@@ -84,7 +86,8 @@ class Machine:
         key: Hashable = (leaves[0] if single else frozenset(leaves), accepts)
         state = self._states.get(key)
         if state is None:
-            if len(self._states) >= MAX_STATES or self._mask_bytes > MAX_MASK_BYTES:
+            states, stacks = len(self._states), len(self.context.stacks)
+            if states >= MAX_STATES or stacks >= MAX_STACKS or self._mask_bytes > MAX_MASK_BYTES:
                 self._forget()
             state = self._states[key] = State(leaves, accepts)
         return state
@@ -247,7 +250,7 @@ class Machine:
         found = self._after.get(key)
         if found is None:
             leaves, accepts = self._settled([key], [])
-            if len(self._after) >= 2 * MAX_STATES:
+            if len(self._after) >= MAX_STATES:
                 self._after.clear()
             found = self._after[key] = Behind(self._distinct(leaves), accepts)
         return found

@@ -21,13 +21,13 @@ from grammar.arrays import ITEM_DONE, ArrayNode, At
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
 from grammar.machine import EVERY_BYTE, MAX_STATES, Machine
-from grammar.masks import Mask, TokenSet
+from grammar.masks import Mask
 from grammar.nodes import Leaf, Node, Stack
 from grammar.reader import NAME, NUMBER, STRING, VALUE, Reader
 from grammar.states import State
 from grammar.style import Style
 from grammar.unique_ends import UniqueDistance
-from grammar.unique_masks import barred_tokens
+from grammar.unique_masks import barred_tokens, without_barred
 from grammar.vocabulary import Vocabulary
 from grammar.workspace import Workspace
 
@@ -294,8 +294,8 @@ class UniqueMachine(Machine):
             tokens = plain.tokens
             barred = barred_tokens(self, state, mask)
             if barred:
-                tokens = TokenSet(tokens.parts, (*tokens.without, *barred))
-                self._mask_bytes += tokens.memory_bytes() + 8 * len(barred)
+                tokens = without_barred(tokens, mask, barred)
+                self._mask_bytes += tokens.memory_bytes() + 4 * len(mask)
             state.stuck = tokens.is_empty
             state.tokens = tokens
         return lent.mask(state.tokens)

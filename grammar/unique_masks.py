@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.automaton import DEAD
-from grammar.masks import Mask, pack_bool
+from grammar.masks import FEW, Mask, TokenSet, pack_bool
 from grammar.nodes import Leaf
 from grammar.reader import NAME, NUMBER, STRING, Reader
+from grammar.walk import Walk
 
 if TYPE_CHECKING:
     from grammar.unique import Tracked, UniqueMachine
@@ -50,6 +51,21 @@ def barred_tokens(machine: UniqueMachine, state: Tracked, mask: Mask) -> list[in
             if machine.run(state, vocabulary.tokens[token]) is None:
                 barred[token] = None
     return [token for token in barred if _has(mask, token)]
+
+
+def without_barred(tokens: TokenSet, mask: Mask, barred: list[int]) -> TokenSet:
+    """Some tokens, whose mask it is, without those that are barred."""
+    if len(barred) <= FEW:
+        return TokenSet(tokens.parts, (*tokens.without, *barred))
+    flags = np.unpackbits(mask.view(np.uint8), bitorder="little")
+    flags[barred] = 0
+    ids = np.flatnonzero(flags).astype(np.int32)
+    if not len(ids):
+        return TokenSet(())
+    if len(ids) <= FEW:
+        return TokenSet((Walk(ids, None, ()),))
+    left: Mask = np.packbits(flags, bitorder="little").view(np.uint32)
+    return TokenSet((Walk(ids[:0].copy(), left, ()),))
 
 
 def _along(
