@@ -102,7 +102,7 @@ _EARLY: Final[dict[str, Callable[[RegexBuilder], Rx]]] = {
 
 WHOLE: Final = frozenset(
     {
-        "date", "duration", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid",
+        "duration", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid",
         "json-pointer",
     }
 )  # fmt: skip
@@ -112,6 +112,7 @@ _CLOCK: Final = (
     r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 )
 _AT_MOST: Final[dict[str, str]] = {
+    "date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])",
     "time": _CLOCK,
     "date-time": rf"\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[Tt]{_CLOCK}",
     "email": r"[^]*@[^]*",

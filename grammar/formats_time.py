@@ -36,8 +36,12 @@ _BEFORE_QUARTERS: Final = {"1": "4", "2": "9", "4": "4", "5": "9"}
 
 
 def date(builder: RegexBuilder) -> Rx:
-    """RFC 3339 `full-date`: years 0000 to 9999, months and leap years exact (appendix C)."""
-    return parse_full(builder, rf"\d{{4}}-{_DAYS}|{_LEAP_YEAR}-02-29")
+    """RFC 3339 `full-date`: months and leap years exact (appendix C).
+
+    Narrower: years 0001 to 9999, since date types of many languages begin with year 1.
+    """
+    written = parse_full(builder, rf"\d{{4}}-{_DAYS}|{_LEAP_YEAR}-02-29")
+    return _from_year_one(builder, written)
 
 
 def time(builder: RegexBuilder) -> Rx:
@@ -58,6 +62,7 @@ def date_time(builder: RegexBuilder) -> Rx:
     )
     first = parse_full(builder, r"\d{4}-(?:0[1-9]|1[0-2])-01")
     between = parse_full(builder, "[Tt]")
+    last, first = _from_year_one(builder, last), _from_year_one(builder, first)
     return builder.union(
         builder.concat(
             date(builder), parse_full(builder, f"[Tt]{_HOUR_MINUTE}:{_SECOND}{_OFFSET}")
@@ -65,6 +70,11 @@ def date_time(builder: RegexBuilder) -> Rx:
         builder.concat(last, between, builder.automaton(_LEAP_SAME_DAY, "")),
         builder.concat(first, between, builder.automaton(_LEAP_NEXT_DAY, "")),
     )
+
+
+def _from_year_one(builder: RegexBuilder, dates: Rx) -> Rx:
+    """Those that don't begin with 0000."""
+    return builder.intersect(dates, builder.complement(parse_full(builder, "0000.*")))
 
 
 def duration(builder: RegexBuilder) -> Rx:

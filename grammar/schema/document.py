@@ -399,7 +399,9 @@ class Document:
             raise fault(f"{reference!r} leads outside this schema")
         if not fragment or fragment.startswith("/"):
             inner = unquote(fragment)
-            for target in (start + inner, start + inner.rstrip()):
+            # Schemas that were pasted together mean the document where the resource has no such
+            # place.
+            for target in (start + inner, start + inner.rstrip(), inner):
                 if self._look_up(target)[0]:
                     if target not in self._bases and (self._dialect.unknown or self._dialects):
                         self._drop_below(target)
