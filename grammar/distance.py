@@ -35,6 +35,10 @@ MAX_FRAMES = 8000
 """So many frames are looked at for one answer to one question, and of them"""
 MAX_TRIED = 1500
 """so many for other ways than the first that was found."""
+CHAINS = (32, 512)
+"""So many keys that a schema does not declare are written one after the other: the first bound
+under which an end is found. Each makes the next one's language larger, and the object may want
+something else."""
 MAX_KEPT = 100_000
 MAX_STATES = 8192
 MAX_PIECES = 1 << 17
@@ -78,6 +82,8 @@ class Distance:
         self._tokens: dict[State, tuple[int, ...] | None] = {}
         self._left = self._tries_left = 0
         self._trying = 0
+        self._chain = 0
+        self._chained: dict[int, int] = {}  # open frames that undeclared keys led to, by node
         self._cuts = 0  # how often the search turned back before it had seen everything
 
     def size(self, state: State) -> int | None:
@@ -118,7 +124,17 @@ class Distance:
         """(bytes, ending, the stack behind it) of a state's ways to the end, the shortest first."""
         if len(self._frames) >= MAX_KEPT:
             self._frames.clear()
+        for chain in CHAINS:
+            cuts, self._chain = self._cuts, chain
+            found = self._ways_within(state)
+            if found or cuts == self._cuts:
+                break
+        return found
+
+    def _ways_within(self, state: State) -> list[tuple[int, Ending, Stack]]:
         self._left, self._tries_left, self._trying = MAX_FRAMES, MAX_TRIED, 0
+        self._open.clear()
+        self._chained.clear()
         found: list[tuple[int, Ending, Stack]] = []
         for ending, stack in self._options(state.leaves):
             if len(found) >= SPELLED and ending.size >= found[0][0]:
@@ -151,9 +167,12 @@ class Distance:
         frame, style, _ = need
         name = (id(frame.node), frame.place, frame.outcome, style.name)
         spent = self._left <= 0 or (self._trying and self._tries_left <= 0)
-        if name in self._open or spent:
+        chained = 0 if isinstance(frame.outcome, int) else self._chained.get(id(frame.node), 0) + 1
+        if name in self._open or spent or chained > self._chain:
             self._cuts += 1
             return False
+        if chained:
+            self._chained[id(frame.node)] = chained
         self._open[name] = 1
         self._left -= 1
         self._tries_left -= self._trying > 0
@@ -162,6 +181,8 @@ class Distance:
     def _close(self, need: _Need) -> None:
         frame, style, _ = need
         del self._open[id(frame.node), frame.place, frame.outcome, style.name]
+        if not isinstance(frame.outcome, int):
+            self._chained[id(frame.node)] -= 1
 
     def _solve(self, frame: _Frame, style: Style, depth: int) -> _Search:
         """Find what completes a frame."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -98,3 +99,23 @@ def test_objects_in_any_order_take_only_what_is_owed() -> None:
     assert shortest is not None
     text = b"".join(TOKENS[token] for token in shortest)
     assert set(json.loads(text)) == set(names[::2])
+
+
+def shortest_text(schema: Any) -> str:
+    shortest = compile_json_schema(schema, MODEL_VOCABULARY, whitespace="compact").shortest()
+    assert shortest is not None
+    return b"".join(TOKENS[token] for token in shortest).decode()
+
+
+def test_keys_that_lead_nowhere_are_not_added_without_end() -> None:
+    begun = time.thread_time()
+    wanted: dict[str, Any] = {
+        "patternProperties": {"^z": True},
+        "additionalProperties": False,
+        "properties": {"y": {"type": "integer"}, "b": True},
+        "not": {"additionalProperties": {"type": "string"}},
+    }
+    assert shortest_text({"type": "object", **wanted}) == '{"b":0}'
+    assert time.thread_time() - begun < 5, "it was minutes"
+    many = json.loads(shortest_text({"type": "object", "minProperties": 40}))
+    assert len(many) == 40, "a long chain of keys is found, too"
