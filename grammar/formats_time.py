@@ -30,6 +30,8 @@ _DAYS: Final = (
     r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
     r"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))"
 )
+DATE: Final = rf"\d{{4}}-{_DAYS}|{_LEAP_YEAR}-02-29"
+"""RFC 3339 `full-date`, the year 0000 included."""
 _DAY: Final = 24 * 60
 #: The minutes before a whole quarter of an hour: the second digit by the first.
 _BEFORE_QUARTERS: Final = {"1": "4", "2": "9", "4": "4", "5": "9"}
@@ -40,8 +42,7 @@ def date(builder: RegexBuilder) -> Rx:
 
     Narrower: years 0001 to 9999, since date types of many languages begin with year 1.
     """
-    written = parse_full(builder, rf"\d{{4}}-{_DAYS}|{_LEAP_YEAR}-02-29")
-    return _from_year_one(builder, written)
+    return _from_year_one(builder, parse_full(builder, DATE))
 
 
 def time(builder: RegexBuilder) -> Rx:

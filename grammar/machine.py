@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from grammar.automaton import DEAD, NOT_ACCEPTING, TOKENS, Outcome
 from grammar.distance import Distance
-from grammar.masks import FEW, Mask, TokenSet, set_bits
+from grammar.masks import FEW, Mask, TokenSet
 from grammar.nodes import Closure, Context, Leaf, Node, Stack
 from grammar.states import Behind, State
 from grammar.style import Style
@@ -296,7 +296,7 @@ class Machine:
         if found is not None:
             return found
         if more:
-            parts[_listed(more, vocabulary.mask_words)] = None
+            parts[Walk.of(more, vocabulary.mask_words)] = None
         made = TokenSet(parts, wrong)
         private = len(more) > FEW
         for part in parts:
@@ -441,13 +441,3 @@ class Machine:
         if state.accepts:
             parts.append("the end")
         return "expecting " + (" or ".join(parts) or "nothing")
-
-
-def _listed(ids: Sequence[int], words: int) -> Walk:
-    """Some tokens as what stays in a walk."""
-    listed = np.array(ids, dtype=np.int32)
-    if len(ids) <= FEW:
-        return Walk(listed, None, ())
-    mask = np.zeros(words, dtype=np.uint32)
-    set_bits(mask, listed)
-    return Walk(listed[:0].copy(), mask, ())

@@ -14,7 +14,7 @@ few may.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,6 +76,16 @@ class Walk:
         self.exits = exits
         #: Whether any token stays.
         self.stays = mask is not None or len(ids) > 0
+
+    @classmethod
+    def of(cls, ids: Sequence[int], words: int) -> Walk:
+        """Some tokens as what stays; ``words``: how many a packed mask has."""
+        listed = np.array(ids, dtype=np.int32)
+        if len(ids) <= FEW:
+            return cls(listed, None, ())
+        mask = np.zeros(words, dtype=np.uint32)
+        set_bits(mask, listed)
+        return cls(listed[:0].copy(), mask, ())
 
     def memory_bytes(self) -> int:
         """An estimate, in bytes."""

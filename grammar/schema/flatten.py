@@ -29,6 +29,8 @@ Alternatives = list[Alternative]
 Conjunction = tuple[str, ...]
 
 MAX_ALTERNATIVES = 1024
+MAX_SEARCHED = 4096
+"""Alternatives of all products of a document: past them each token is followed in thousands."""
 MAX_PRODUCT = 16_384
 MAX_WORK = 400_000
 """Pairs of alternatives that may be joined in one compilation, and looks at them."""
@@ -74,6 +76,7 @@ class Flattener:
         self._report = report
         self._exclusive = exclusive
         self._glance = Glance(Reading(document, key_matches))
+        self._searched = 0
         self._search = Search(self._glance, MAX_ALTERNATIVES, self._spend)
         self._work = 0
         self._pairs: dict[tuple[str, str], bool] = {}
@@ -109,9 +112,13 @@ class Flattener:
         several = sum(len(part) > 1 for part in parts) > 1
         if several and prod(map(len, parts)) > MANY and self._may_leave_out(parts):
             try:
-                return self._search.product(parts)
+                found = self._search.product(parts)
             except TooManyError:
                 raise self._too_many(pointer) from None
+            self._searched += len(found)
+            if self._searched <= MAX_SEARCHED:
+                return found
+            raise self._too_many(pointer, MAX_SEARCHED)
         result: Alternatives | None = None
         for part in parts:
             self._document.breathe()
@@ -153,11 +160,11 @@ class Flattener:
         left = set(kept)
         return [a for a in alternatives if frozenset(a) in left]
 
-    def _too_many(self, pointer: str) -> SchemaBudgetError:
+    def _too_many(self, pointer: str, limit: int = MAX_ALTERNATIVES) -> SchemaBudgetError:
         schema = self._document.schema(pointer)
         keywords = schema.keys() if isinstance(schema, dict) else ()
         return SchemaBudgetError(
-            f"more than {MAX_ALTERNATIVES} combinations of alternatives",
+            f"more than {limit} combinations of alternatives",
             pointer=self._document.origin(pointer),
             keyword=next((k for k in BRANCHING if k in keywords), "allOf"),
         )
