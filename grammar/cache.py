@@ -267,7 +267,9 @@ class GrammarCache:
                 if self._entries[key] is not newest:
                     del self._entries[key]
                     self._evictions += 1
-        if self._roughly <= self.max_bytes // 2 and self._since_sum < ENTRIES_BETWEEN_SUMS:
+        used = self._roughly / max(1, self.max_bytes)
+        often = ENTRIES_BETWEEN_SUMS if used < 0.5 else ENTRIES_BETWEEN_SUMS // 8
+        if used <= 1 and self._since_sum < (often if used < 0.9 else 1):
             return
         sizes = {key: grammar.memory_bytes() for key, grammar in self._entries.items()}
         total = sum(sizes.values())
