@@ -246,8 +246,8 @@ def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, 
     base: float | None = None
     checks = threads = 0
     figures: dict[str, Any] = {}
-    while not wrong and (not checks or time.monotonic() < end):
-        until = min(end, time.monotonic() + arguments.check)
+    while not wrong and (checks <= _WARM_UP_CHECKS or time.monotonic() < end):
+        until = time.monotonic() + arguments.check
         clients = [
             threading.Thread(
                 target=run_client,

@@ -5,6 +5,7 @@ Invariant: what the tests start, they stop, by its process id.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -23,6 +24,15 @@ REPO = Path(__file__).resolve().parent.parent
 
 _ADDRESS = re.compile(r"serving \S+ on (http://127\.0\.0\.1:\d+)/v1")
 _START_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def old_objects() -> Iterator[None]:
+    """What modules keep for each other is not looked through by the collector again and again: its
+    pauses, of seconds at last, would be counted to whatever test they fall into."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -268,20 +268,20 @@ def test_a_compilation_ends_when_its_time_is_up() -> None:
     turn = Turn(Value(0), (JsonValue(schema),))
     with pytest.raises(SchemaBudgetError, match=said):
         compile_turn(turn, vocabulary, budget=budget)
-    assert time.thread_time() - began < 4 * (0.05 + 0.3)
+    assert time.thread_time() - began < 4 * (0.05 + 0.7), "without limits it is minutes"
     with pytest.raises(SchemaBudgetError, match="more steps than its budget"):
         compile_json_schema(schema, vocabulary, budget=Budget(seconds=None, regex_steps=5000))
 
 
 def test_time_in_which_others_work_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compilation that gives way at every safe point has all of its own time."""
+    waits = iter((0.6, 0.6))
     monkeypatch.setattr(WorkLock, "is_wanted", lambda _: True)
-    monkeypatch.setattr(WorkLock, "give_way", lambda _: time.sleep(0.01))
+    monkeypatch.setattr(WorkLock, "give_way", lambda _: time.sleep(next(waits, 0)))
     schema = {"type": "string", "pattern": "^(ab|cd){1,9}$", "minLength": 3}
-    began = time.monotonic()
-    grammar = compile_json_schema(schema, fresh(), budget=Budget(seconds=0.5))
+    grammar = compile_json_schema(schema, fresh(), budget=Budget(seconds=1))
     assert accepts(grammar, '"abcd"')
-    assert time.monotonic() - began > 0.05
+    assert next(waits, None) is None, "it gave way more than a second in all"
 
 
 @pytest.mark.parametrize("number", range(8))
