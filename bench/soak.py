@@ -3,9 +3,10 @@
     python -m bench.soak MODEL.gguf --minutes 15 --clients 8
 
 Runs the engine in this process. First grammars are compiled and walked without the model, one after
-the other, until the caches are full and the resident size stands still. Then each client asks for
-one answer after the other: free text, strict schemas (each with a schema of its own), closed in
-time, with diagnostics, greedy and sampled, prompts that share beginnings; a part of them is
+the other, until the caches, which have little room, are full and the resident size stands still.
+Then each client asks for one answer after the other: free text, strict schemas (each with a schema
+of its own), closed in time, with diagnostics, greedy and sampled, prompts that share beginnings; a
+part of them is
 cancelled at a random moment, in the queue, in prefill or while decoding. Every `--check` seconds in
 a pause, and at the end, these must hold:
 
@@ -241,6 +242,7 @@ def check(engine: LocalEngine, tally: Tally) -> tuple[dict[str, Any], list[str]]
 def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Run and check until the time is over; returns the last figures and all that was wrong."""
     tally, cache, wrong = Tally(), GrammarCache(max_bytes=arguments.cache << 20), list[str]()
+    engine.vocabulary.workspace.limit_bytes = arguments.workspace << 20
     saturate(engine.vocabulary, cache)
     end = time.monotonic() + 60 * arguments.minutes
     base: float | None = None
@@ -288,6 +290,9 @@ def main() -> int:
     parser.add_argument("--check", type=float, default=60.0, help="seconds between two checks")
     parser.add_argument("--growth", type=float, default=16.0, help="MiB allowed after the warm-up")
     parser.add_argument("--cache", type=int, default=4, help="MiB of compiled grammars to keep")
+    parser.add_argument(
+        "--workspace", type=int, default=40, help="MiB of what grammars share, before it is renewed"
+    )
     parser.add_argument(
         "--warm-up", type=int, default=_WARM_UP, help="requests before the memory counts"
     )

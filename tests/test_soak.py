@@ -21,7 +21,7 @@ from tests.scripted_model import ScriptedModel
 from tests.test_engine_closing import TOKENS, rambling
 
 OPTIONS = argparse.Namespace(
-    minutes=0.04, check=0.4, clients=3, growth=16.0, cache=1, words=5, warm_up=5
+    minutes=0.04, check=0.4, clients=3, growth=16.0, cache=1, workspace=40, words=5, warm_up=5
 )
 
 
