@@ -15,8 +15,9 @@ a pause, and at the end, these must hold:
                none are held once idle prefixes are forgotten
     requests   begun = finished + failed + cancelled, and nothing failed
     threads    as many as at the first check
-    memory     the resident size has grown by no more than `--growth` MiB since the first check
-               after `--warm-up` requests
+    memory     since the first check after `--warm-up` requests the resident size has grown by no
+               more than `--growth` MiB beyond what the caches say that they hold more, and they
+               hold no more than they may (`caches_mib`: compiled grammars, and what these share)
 
 Exit status 1 where one doesn't. The figures go to stdout, one line a check, the last one as JSON.
 """
@@ -54,6 +55,7 @@ _BATCH = 100  # so many grammars are walked before the memory is looked at
 _STILL = 3  # so many batches in a row must leave it where it is,
 _STILL_MIB = 2.0  # within so much
 _MOST_BATCHES = 60
+_SLACK_MIB = 8.0  # they are looked at now and then, and may have grown meanwhile
 _MOST_STEPS = 80  # of one walk
 
 
@@ -202,6 +204,12 @@ def resident_mib() -> float:
     raise OSError("/proc/self/status doesn't tell the resident size")
 
 
+def cached_mib(vocabulary: Vocabulary, cache: GrammarCache) -> float:
+    """What the caches say that they hold."""
+    held = vocabulary.workspace.memory_bytes() + cache.stats().bytes
+    return round(held / (1 << 20), 1)
+
+
 def check(engine: LocalEngine, tally: Tally) -> tuple[dict[str, Any], list[str]]:
     """(figures, what is wrong) of an engine that nobody is asking anything."""
     deadline = time.monotonic() + _PATIENCE
@@ -245,7 +253,7 @@ def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, 
     engine.vocabulary.workspace.limit_bytes = arguments.workspace << 20
     saturate(engine.vocabulary, cache)
     end = time.monotonic() + 60 * arguments.minutes
-    base: float | None = None
+    base: tuple[float, float] | None = None
     checks = threads = 0
     figures: dict[str, Any] = {}
     while not wrong and (checks <= _WARM_UP_CHECKS or time.monotonic() < end):
@@ -268,12 +276,17 @@ def soak(engine: LocalEngine, arguments: argparse.Namespace) -> tuple[dict[str, 
             threads = figures["threads"]
         elif figures["threads"] > threads:
             wrong.append(f"there are {figures['threads']} threads, {threads} before")
+        caches = figures["caches_mib"] = cached_mib(engine.vocabulary, cache)
         if base is None and checks >= _WARM_UP_CHECKS and tally.asked >= arguments.warm_up:
-            base = figures["rss_mib"]
+            base = figures["rss_mib"], caches
         if base is not None:
-            figures["growth_mib"] = round(figures["rss_mib"] - base, 1)
-            if figures["growth_mib"] > arguments.growth:
-                wrong.append(f"the memory has grown by {figures['growth_mib']} MiB")
+            filled = max(0.0, caches - base[1])
+            figures["growth_mib"] = round(figures["rss_mib"] - base[0], 1)
+            figures["unexplained_mib"] = round(figures["growth_mib"] - filled, 1)
+            if figures["unexplained_mib"] > arguments.growth:
+                wrong.append(f"the memory has grown by {figures['unexplained_mib']} MiB")
+        if caches > arguments.cache + arguments.workspace + _SLACK_MIB:
+            wrong.append(f"the caches hold {caches:.1f} MiB")
         print(" ".join(f"{name}={value}" for name, value in figures.items()), flush=True)
     return figures, wrong
 
