@@ -6,9 +6,8 @@ Runs the engine in this process. First grammars are compiled and walked without 
 the other, until the caches, which have little room, are full and the resident size stands still.
 Then each client asks for one answer after the other: free text, strict schemas (each with a schema
 of its own), closed in time, with diagnostics, greedy and sampled, prompts that share beginnings; a
-part of them is
-cancelled at a random moment, in the queue, in prefill or while decoding. Every `--check` seconds in
-a pause, and at the end, these must hold:
+part of them is cancelled at a random moment, in the queue, in prefill or while decoding. Every
+`--check` seconds in a pause, and at the end, these must hold:
 
     slots      none in use
     cells      what the slots hold is what the model holds (the engine's own integrity check), and

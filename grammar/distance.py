@@ -53,7 +53,7 @@ class _Frame:
     does, None where that is not known; ``best``: the ending and the stack behind it, None where
     the frame is passed through; ``final``: what is handed to the frame below."""
 
-    __slots__ = ("best", "final", "is_open", "node", "outcome", "place", "size")
+    __slots__ = ("best", "final", "node", "outcome", "place", "size")
 
     def __init__(self, node: Node, place: Place, outcome: Outcome) -> None:
         self.node = node
@@ -62,7 +62,6 @@ class _Frame:
         self.size: int | None = None
         self.final: Outcome = outcome
         self.best: tuple[Ending, Stack] | None = None
-        self.is_open = False
 
 
 _Need: TypeAlias = "tuple[_Frame, Style, int]"
@@ -76,7 +75,7 @@ class Distance:
         self._context = context
         self._speller = Speller(vocabulary)
         self._frames: dict[_FrameKey, _Frame] = {}
-        self._open: dict[tuple[int, Place, Outcome, str], int] = {}
+        self._open: set[tuple[int, Place, Outcome, str]] = set()
         self._bottoms: dict[tuple[str, int], Stack] = {}
         self._sizes: dict[State, int] = {}
         self._tokens: dict[State, tuple[int, ...] | None] = {}
@@ -173,14 +172,14 @@ class Distance:
             return False
         if chained:
             self._chained[id(frame.node)] = chained
-        self._open[name] = 1
+        self._open.add(name)
         self._left -= 1
         self._tries_left -= self._trying > 0
         return True
 
     def _close(self, need: _Need) -> None:
         frame, style, _ = need
-        del self._open[id(frame.node), frame.place, frame.outcome, style.name]
+        self._open.remove((id(frame.node), frame.place, frame.outcome, style.name))
         if not isinstance(frame.outcome, int):
             self._chained[id(frame.node)] -= 1
 

@@ -22,7 +22,6 @@ from grammar.schema.plan import ArrayRule, ObjectRule, Rule, parts_of
 
 KINDS = ("string", "array", "object")
 ENOUGH = 256
-MAX_NEED = 20_000
 MAX_WORK = 200_000
 ALPHABET = 0x10FFFF - 0x800
 

@@ -57,6 +57,11 @@ class _Choice:
     length: int = 0
     end: Finished | None = None
 
+    def take(self, piece: TextPiece) -> None:
+        """The next piece of the choice has come."""
+        self.parts.append(piece.text)
+        self.tokens += piece.tokens
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -190,8 +195,7 @@ async def _whole(served: Served, wanted: CompletionRequest) -> dict[str, Any]:
         async for index, event in events:
             choice = answer.choices[index]
             if isinstance(event, TextPiece):
-                choice.parts.append(event.text)
-                choice.tokens += event.tokens
+                choice.take(event)
             else:
                 await answer.finish(index, event)
     return answer.envelope.wrap(
@@ -229,8 +233,7 @@ async def _events(answer: _Answer) -> AsyncGenerator[ServerSentEvent]:
         async for index, event in events:
             choice = answer.choices[index]
             if isinstance(event, TextPiece):
-                choice.parts.append(event.text)
-                choice.tokens += event.tokens
+                choice.take(event)
                 yield _chunk(answer, index, event.text)
             else:
                 await answer.finish(index, event)
